@@ -1,0 +1,329 @@
+"""Construction: from a config and a program to a trainer that is ready to go on.
+
+Owns the order lock, seed, build, trace, check, restore, and the parts that come of it. Promises
+that a failure on the way gives the lock back, leaves every checkpoint as it was and changes no
+variable. Refuses to train or to save.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from trainer import (
+    clock,
+    compiled,
+    config,
+    content,
+    data,
+    discovery,
+    errors,
+    history,
+    hooks,
+    inspection,
+    seeds,
+    state,
+    warm_start,
+)
+from trainer.checkpoints import store as checkpoint_store
+from trainer.log import LOG
+
+
+@dataclasses.dataclass
+class Parts:
+    """What a trainer is made of.
+
+    Args:
+        store: the checkpoints.
+        seed: seed of the run.
+        strategy: TensorFlow's strategy.
+        counter: the step as a variable.
+        step: the step as an int, without asking the device.
+        source: the training data.
+        compiled_step: the traced step.
+        loop: the loop around it.
+        hooks: the hooks.
+        history: outputs that a hook may still ask for.
+        content: all that a checkpoint holds.
+        stopwatch: seconds of training.
+        restored_step: step of the checkpoint that was restored, or None.
+        hook_tensors: what that checkpoint held for hooks, for those registered later.
+        torn: why the state in memory is that of no whole step, or None.
+    """
+
+    store: checkpoint_store.Store
+    seed: int
+    strategy: tf.distribute.Strategy
+    counter: tf.Variable
+    source: data.Source
+    compiled_step: compiled.Step
+    loop: compiled.Loop
+    hooks: hooks.HookList
+    history: history.History
+    content: content.Content
+    stopwatch: clock.Stopwatch
+    step: int = 0
+    restored_step: int | None = None
+    hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    torn: str | None = None
+
+
+def assemble(
+    program: Any,
+    settings: config.TrainerConfig,
+    strategy: tf.distribute.Strategy,
+    counter: tf.Variable,
+    hook_sequence: Sequence[hooks.Hook],
+) -> Parts:
+    """Returns the parts of a trainer, restored.
+
+    Args:
+        program: the user's trainer: `build`, `train_dataset`, `train_step` and attributes.
+        settings: the config.
+        strategy: the variables are made under its scope.
+        counter: int64 variable that counts the steps.
+        hook_sequence: the hooks.
+    """
+    hook_list = hooks.HookList(hook_sequence)
+    store = checkpoint_store.Store(
+        settings.model_dir,
+        max_to_keep=settings.max_to_keep,
+        keep_every_n_hours=settings.keep_every_n_hours,
+    )
+    _check_resume(store, settings.resume)
+    store.own()
+    try:
+        parts = _build(
+            program, settings, strategy=strategy, counter=counter, hook_list=hook_list, store=store
+        )
+        _check_coverage(program, parts)
+        _warn_of_hidden_state(parts)
+        _restore_newest(program, parts, settings)
+        for key, hook in parts.hooks:
+            _give_state(parts, key, hook)
+    except BaseException:
+        store.close()
+        raise
+    return parts
+
+
+def add_hook(program: Any, parts: Parts, hook: hooks.Hook) -> None:
+    """Appends a hook to a trainer that is ready, with its saved state."""
+    key = parts.hooks.add(hook)
+    before = set(parts.content.variables.entries)
+    variables = _discover(program, parts)
+    new = {
+        name: parts.hook_tensors[name]
+        for name in variables.entries
+        if name not in before and name in parts.hook_tensors
+    }
+    variables.check(
+        parts.store.folder, state.describe(new), but=list(set(variables.entries) - set(new))
+    )
+    parts.content.variables = variables
+    variables.assign(new)
+    _give_state(parts, key, hook)
+
+
+def go_back(parts: Parts, step: int) -> None:
+    """Restores an older checkpoint and sets the newer ones aside."""
+    parts.store.check_owned()
+    steps = parts.store.numbered()
+    if step not in steps:
+        raise ValueError(
+            f"there is no checkpoint {step!r} in {parts.store.folder}; choose one of {steps}"
+        )
+    found = parts.store.read(step)
+    _check(parts, parts.store.path(step), found)
+    later = parts.store.rewind(step)
+    _apply(parts, found)
+    for key, hook in parts.hooks:
+        _give_state(parts, key, hook)
+    LOG.info("went back to checkpoint %d; set aside: %s", step, later or "none")
+
+
+def late_variables(program: Any, parts: Parts) -> list[str]:
+    """Returns the names of variables made after construction: no checkpoint holds them."""
+    return [
+        name
+        for name in _discover(program, parts).entries
+        if name not in parts.content.variables.entries
+    ]
+
+
+def checked_config(value: Any) -> config.TrainerConfig:
+    """Returns a config, or raises `ValueError` for anything else."""
+    if not isinstance(value, config.TrainerConfig):
+        raise ValueError(f"config must be a trainer.TrainerConfig, got {value!r}")
+    return value
+
+
+def checked_strategy(value: Any) -> tf.distribute.Strategy:
+    """Returns a strategy of one device, or raises `ValueError`."""
+    if value is None:
+        return tf.distribute.get_strategy()
+    default = type(tf.distribute.get_strategy())
+    if not isinstance(value, tf.distribute.OneDeviceStrategy | default):
+        raise ValueError(
+            f"strategy {type(value).__name__} is not available in this version: it trains on one "
+            "device, with strategy=None or a tf.distribute.OneDeviceStrategy"
+        )
+    return value
+
+
+def _check_resume(store: checkpoint_store.Store, resume: str) -> None:
+    """Refuses before anything is made, be it a folder."""
+    steps = store.numbered() if resume != "auto" else []
+    if resume == "required" and not steps:
+        raise errors.CheckpointError(
+            f"resume='required' and no checkpoint was found in {store.folder}; check the name of "
+            "the folder, or use resume='auto' to start from nothing"
+        )
+    if resume == "never" and steps:
+        raise errors.CheckpointError(
+            f"resume='never' and {store.folder} holds checkpoints {steps}; use resume='auto' to go "
+            "on from the newest, or another model_dir for a new run"
+        )
+
+
+def _build(
+    program: Any,
+    settings: config.TrainerConfig,
+    *,
+    strategy: tf.distribute.Strategy,
+    counter: tf.Variable,
+    hook_list: hooks.HookList,
+    store: checkpoint_store.Store,
+) -> Parts:
+    seed = _choose_seed(store, settings.seed)
+
+    def make_dataset() -> Any:
+        seeds.plant(seed)
+        with strategy.scope():
+            return program.train_dataset()
+
+    seeds.plant(seed)
+    with strategy.scope():
+        program.build()
+        source = data.Source(make_dataset, settings.epochs)
+        step = compiled.Step(
+            program.train_step,
+            source.element_spec,
+            jit_compile=settings.jit_compile,
+            name="train_step",
+        )
+    outputs, stopwatch = history.History(), clock.Stopwatch()
+    nothing = state.State((), settings.keep_program_values)
+    parts = Parts(
+        store=store,
+        seed=seed,
+        strategy=strategy,
+        counter=counter,
+        source=source,
+        compiled_step=step,
+        loop=compiled.Loop(step, counter, source.iterator),
+        hooks=hook_list,
+        history=outputs,
+        content=content.Content(nothing, source, hook_list, outputs, stopwatch),
+        stopwatch=stopwatch,
+    )
+    parts.content.variables = _discover(program, parts)
+    return parts
+
+
+def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:
+    """A run keeps its seed: the newest checkpoint's wins over the program's."""
+    newest = store.newest()
+    if newest is None:
+        seed = seeds.draw() if asked is None else asked
+        LOG.info("seed %d%s", seed, "" if asked is not None else " (drawn; kept in the checkpoint)")
+        return seed
+    if asked is not None and asked != newest.seed:
+        LOG.info(
+            "seed: the checkpoint has %d, the program asks %d, using %d",
+            newest.seed,
+            asked,
+            newest.seed,
+        )
+    else:
+        LOG.info("seed %d (from the checkpoint)", newest.seed)
+    return newest.seed
+
+
+def _discover(program: Any, parts: Parts) -> state.State:
+    def attributes() -> Iterator[tuple[str, Any]]:
+        yield "trainer/step", parts.counter
+        yield from _user_attributes(program).items()
+        for key, hook in parts.hooks:
+            for name, value in inspection.vars_of(hook).items():
+                yield f"trainer/hooks/{key}/{name.lstrip('_')}", value
+
+    return parts.content.variables.renewed(discovery.discover(attributes()))
+
+
+def _user_attributes(program: Any) -> dict[str, Any]:
+    return {
+        name.lstrip("_"): value
+        for name, value in vars(program).items()
+        if not name.startswith("_Trainer__")
+    }
+
+
+def _check_coverage(program: Any, parts: Parts) -> None:
+    held = inspection.handles(entry.variable for entry in parts.content.variables.entries.values())
+    touched = inspection.touched_variables(parts.compiled_step.function)
+    missing = {handle: name for handle, name in touched.items() if handle not in held}
+    if not missing:
+        return
+    attributes = _user_attributes(program)
+    advice = []
+    for handle, name in missing.items():
+        holder = inspection.holder_of(handle, attributes)
+        advice.append(
+            f"{name}: in attribute {holder}, which cannot be looked into; make it a tf.Module, "
+            f"list or dict, or write self.<name> = <the variable>"
+            if holder
+            else f"{name}: no attribute leads to it; write self.<name> = <what holds it> in build()"
+        )
+    raise errors.StateCoverageError(list(missing.values()), advice)
+
+
+def _warn_of_hidden_state(parts: Parts) -> None:
+    for hidden in inspection.hidden_state(parts.compiled_step.function):
+        LOG.warning("train_step: a resumed run will differ because of %s", hidden)
+
+
+def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) -> None:
+    def accept(path: str, found: checkpoint_store.Found) -> None:
+        _check(parts, path, found)
+        _apply(parts, found)
+
+    found = parts.store.recover(accept)
+    if found is not None:
+        LOG.info("resumed at step %d from %s", parts.step, parts.store.path(parts.step))
+        return
+    if settings.init_from is not None:
+        warm_start.load(parts.content.variables, settings.init_from, _user_attributes(program))
+    LOG.info("no checkpoint in %s: starting from nothing", settings.model_dir)
+
+
+def _check(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
+    manifest, _ = found
+    parts.content.check(path, manifest.variables, manifest.tensors)
+
+
+def _apply(parts: Parts, found: checkpoint_store.Found) -> None:
+    manifest, tensors = found
+    parts.content.apply(manifest.step, tensors)
+    parts.step = parts.restored_step = manifest.step
+    parts.hook_tensors = content.of_hooks(tensors)
+    parts.torn = None
+
+
+def _give_state(parts: Parts, key: str, hook: hooks.Hook) -> None:
+    saved = parts.content.hook_state(key, parts.hook_tensors)
+    if saved is not None:
+        hook.set_state(saved)

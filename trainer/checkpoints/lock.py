@@ -1,0 +1,147 @@
+"""One writer per run folder.
+
+Owns the file `LOCK`. Promises that of all processes on one file system one at a time owns a folder,
+that the kernel gives the lock back when its owner dies however it dies, and that constructing again
+in the same process fences the older owner. Refuses to lock what is not a local folder: there the
+file only tells who writes.
+
+Format: one JSON object with `host`, `process`, `since` (local time, for display) and `started` (the
+kernel's start time of the process in clock ticks: a process number can be used again).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+
+from trainer import errors
+from trainer.checkpoints import layout
+from trainer.log import LOG
+
+_owned: dict[tuple[int, int], Lock] = {}  # device and inode of each folder locked by this process
+
+
+class Lock:
+    """The ownership of one local folder.
+
+    Args:
+        folder: an existing local folder.
+
+    Raises:
+        ModelDirInUseError: another process owns it.
+    """
+
+    def __init__(self, folder: str):
+        self._folder = folder
+        self._fenced = False
+        self._descriptor: int
+        status = os.stat(folder)
+        self._key = (status.st_dev, status.st_ino)
+        older = _owned.pop(self._key, None)
+        if older is not None:
+            older._fenced = True
+            self._descriptor = older._descriptor
+        else:
+            self._descriptor = self._acquire()
+        _owned[self._key] = self
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(_identity()).encode(), 0)
+
+    def check(self) -> None:
+        """Raises `ModelDirInUseError` if this object no longer owns the folder."""
+        if self._fenced:
+            raise errors.ModelDirInUseError(
+                f"a newer trainer of this process has taken over {self._folder}; use that one"
+            )
+        if _owned.get(self._key) is not self:
+            raise errors.ModelDirInUseError(
+                f"this trainer of {self._folder} was closed; construct it again to go on"
+            )
+
+    def release(self) -> None:
+        """Gives the folder back; the second call does nothing."""
+        if _owned.get(self._key) is self:
+            del _owned[self._key]
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+
+    def _acquire(self) -> int:
+        path = os.path.join(self._folder, layout.LOCK)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if not _try_lock(descriptor):
+                owner = _read_owner(descriptor)
+                if not _is_dead(owner):
+                    raise errors.ModelDirInUseError(_in_use(self._folder, owner))
+                # The owner died and a child that it forked still holds the descriptor: the file
+                # is replaced, the child keeps a lock on nothing.
+                os.unlink(path)
+                os.close(descriptor)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                if not _try_lock(descriptor):
+                    raise errors.ModelDirInUseError(_in_use(self._folder, owner))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        former = _read_owner(descriptor)
+        if former:
+            LOG.info(
+                "took over %s from %s, which ended without closing it",
+                self._folder,
+                _owner_text(former),
+            )
+        return descriptor
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _identity() -> dict[str, object]:
+    return {
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "started": _started(os.getpid()),
+    }
+
+
+def _read_owner(descriptor: int) -> dict[str, object]:
+    try:
+        owner = json.loads(os.pread(descriptor, 4096, 0))
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
+
+
+def _is_dead(owner: dict[str, object]) -> bool:
+    if owner.get("host") != socket.gethostname() or not isinstance(owner.get("process"), int):
+        return False
+    return _started(int(str(owner["process"]))) != owner.get("started")
+
+
+def _started(process: int) -> str | None:
+    """Returns the kernel's start time of a process, or None if there is no such process."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[19]  # field 22 of proc(5)
+    except OSError:
+        return None
+
+
+def _owner_text(owner: dict[str, object]) -> str:
+    return f"process {owner.get('process')} on {owner.get('host')} (since {owner.get('since')})"
+
+
+def _in_use(folder: str, owner: dict[str, object]) -> str:
+    return (
+        f"{folder} is in use by {_owner_text(owner) if owner else 'another process'}; "
+        "wait until it ends, end it, or use another model_dir"
+    )

@@ -1,0 +1,104 @@
+"""Reading one checkpoint, and telling damage from everything else.
+
+Owns the checks on one checkpoint and the one place where a low-level error becomes
+`DamagedCheckpointError`. Promises that what it returns is byte for byte what was written: the
+manifest vouches for the index, the index for each tensor. Refuses to call a checkpoint damaged for
+reasons that may pass (permission, an unavailable file system, a later format): those are raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from trainer import errors
+from trainer.checkpoints import files as files_module
+from trainer.checkpoints import layout
+from trainer.checkpoints import manifest as manifest_module
+
+# What a lost or rotten file looks like; any other OSError says nothing about the content.
+_DAMAGE = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+
+
+def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manifest:
+    """Returns the manifest of the checkpoint folder `path` after the checks that need no tensor.
+
+    Raises:
+        DamagedCheckpointError: a file is missing, of another size, or not the one described.
+        CheckpointError: it was written by a later version.
+        OSError: the files cannot be reached just now.
+    """
+    content = _read(files, path, manifest_module.NAME)
+    try:
+        manifest = manifest_module.decode(content)
+    except manifest_module.LaterFormatError as error:
+        raise errors.CheckpointError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise errors.DamagedCheckpointError(path, str(error)) from None
+    index = _read(files, path, layout.INDEX)
+    _check_size(path, layout.INDEX, len(index), manifest)
+    if manifest_module.sha256(index) != manifest.files[layout.INDEX]["sha256"]:
+        raise errors.DamagedCheckpointError(
+            path, f"{layout.INDEX} is not the one it was saved with"
+        )
+    with _judging(path, layout.DATA):
+        size = files.size(files.join(path, layout.DATA))
+    _check_size(path, layout.DATA, size, manifest)
+    return manifest
+
+
+def read(
+    files: files_module.Files, path: str
+) -> tuple[manifest_module.Manifest, files_module.Tensors]:
+    """Returns the manifest and every tensor of the checkpoint folder `path`, all verified.
+
+    Raises:
+        DamagedCheckpointError: as for `read_manifest`, or a tensor does not have its checksum.
+        CheckpointError, OSError, tf.errors.OpError: as for `read_manifest`.
+    """
+    import tensorflow as tf
+
+    manifest = read_manifest(files, path)
+    dtypes = {name: tf.as_dtype(dtype) for name, (dtype, _) in manifest.tensors.items()}
+    passing = (
+        tf.errors.PermissionDeniedError,
+        tf.errors.UnavailableError,
+        tf.errors.DeadlineExceededError,
+        tf.errors.ResourceExhaustedError,
+        tf.errors.CancelledError,
+    )
+    try:
+        return manifest, files.read_bundle(files.join(path, layout.BUNDLE), dtypes)
+    except passing:
+        raise
+    except (tf.errors.OpError, IndexError, ValueError) as error:
+        # TensorFlow's ways to say truncated, changed or missing.
+        line = str(getattr(error, "message", error)).strip().splitlines()[0]
+        raise errors.DamagedCheckpointError(path, f"{layout.DATA}: {line}") from error
+
+
+def _read(files: files_module.Files, path: str, name: str) -> bytes:
+    with _judging(path, name):
+        return files.read(files.join(path, name))
+
+
+@contextlib.contextmanager
+def _judging(path: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise errors.DamagedCheckpointError(path, f"{name} is missing") from error
+        if error.errno in _DAMAGE:
+            reason = f"{name} cannot be read ({error.strerror})"
+            raise errors.DamagedCheckpointError(path, reason) from error
+        raise
+
+
+def _check_size(path: str, name: str, size: int, manifest: manifest_module.Manifest) -> None:
+    expected = manifest.files[name]["bytes"]
+    if size != expected:
+        raise errors.DamagedCheckpointError(
+            path, f"{name} has {size:,} bytes, {expected:,} were written"
+        )

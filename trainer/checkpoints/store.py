@@ -1,0 +1,296 @@
+"""The checkpoints of one run folder: list, read, save, keep, set aside.
+
+Owns a run folder. Promises that recovery depends on the folder's content alone, that a damaged
+checkpoint is fallen back from and said so, that none is deleted before a newer one is on the disk,
+and that a foreign file is never touched. Refuses to know when to save, what the tensors mean, or
+what time it is.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from trainer import errors
+from trainer.checkpoints import commit, layout, lock, reading
+from trainer.checkpoints import files as files_module
+from trainer.checkpoints import manifest as manifest_module
+from trainer.log import LOG
+
+Found = tuple[manifest_module.Manifest, files_module.Tensors]
+
+
+class Store:
+    """The checkpoints of one run folder.
+
+    Args:
+        folder: the run folder, a local path or an address that `tf.io.gfile` can open.
+        max_to_keep: newest checkpoints kept; None keeps all.
+        keep_every_n_hours: also keep one per so many hours of training.
+        files: the file operations; None chooses by the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        max_to_keep: int | None = None,
+        keep_every_n_hours: float | None = None,
+        files: files_module.Files | None = None,
+    ):
+        self.folder = folder
+        self._files = files or files_module.for_path(folder)
+        self._max_to_keep = max_to_keep
+        self._keep_secs = None if keep_every_n_hours is None else keep_every_n_hours * 3600
+        self._lock: lock.Lock | None = None
+        self._undeletable: set[str] = set()
+
+    def own(self) -> None:
+        """Makes the folder if need be and locks it.
+
+        Raises:
+            ModelDirInUseError: another process owns it.
+            ValueError: the path is a file, or not writable.
+        """
+        try:
+            self._files.make_folder(self.folder)
+            if self._files.atomic_rename:
+                self._lock = lock.Lock(self.folder)
+        except (FileExistsError, NotADirectoryError):
+            raise ValueError(
+                f"model_dir {self.folder!r} is a file, or lies below one; name a folder"
+            ) from None
+        except OSError as error:
+            raise ValueError(
+                f"model_dir {self.folder!r} is not writable ({error.strerror}); "
+                "name a folder that this user may write to"
+            ) from error
+
+    def check_owned(self) -> None:
+        """Raises `ModelDirInUseError` if this object no longer owns the folder."""
+        if self._lock is not None:
+            self._lock.check()
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def numbered(self) -> list[int]:
+        """Returns the steps that have a checkpoint folder of ours, whole or not, ascending."""
+        steps = (layout.step_of(name) for name in self._files.names(self.folder))
+        return sorted(
+            step for step in steps if step is not None and self._is_ours(layout.checkpoint(step))
+        )
+
+    def complete(self) -> list[int]:
+        """Returns the steps whose checkpoint passes every check short of reading the tensors."""
+        return [step for step in self.numbered() if self._plausible(step) is not None]
+
+    def newest(self) -> manifest_module.Manifest | None:
+        """Returns the manifest of the newest complete checkpoint, or None; changes nothing."""
+        for step in reversed(self.numbered()):
+            manifest = self._plausible(step)
+            if manifest is not None:
+                return manifest
+        return None
+
+    def read(self, step: int) -> Found:
+        """Returns checkpoint `step`, verified to the last bit.
+
+        Raises:
+            DamagedCheckpointError: it cannot be trusted.
+        """
+        return reading.read(self._files, self.path(step))
+
+    def path(self, step: int) -> str:
+        """Returns the folder of checkpoint `step`."""
+        return self._files.join(self.folder, layout.checkpoint(step))
+
+    def recover(self, accept: Callable[[str, Found], None]) -> Found | None:
+        """Reads the newest checkpoint that can be trusted and hands it to `accept`.
+
+        Only after `accept` has returned is anything in the folder changed: damaged checkpoints are
+        set aside, leftovers of killed saves removed, TensorFlow's state file repaired. A crash at
+        any point leaves a folder from which the same call gives the same result.
+
+        Args:
+            accept: takes the folder of the checkpoint and its content; what it raises is raised.
+
+        Returns:
+            What was accepted, or None if there is no checkpoint at all.
+
+        Raises:
+            NoReadableCheckpointError: there are checkpoints and none can be trusted.
+        """
+        commit.put_back(self._files, self.folder)
+        damaged: list[errors.DamagedCheckpointError] = []
+        found: Found | None = None
+        for step in reversed(self.numbered()):
+            try:
+                found = self.read(step)
+                break
+            except errors.DamagedCheckpointError as error:
+                damaged.append(error)
+        if found is None and damaged:
+            raise errors.NoReadableCheckpointError(_none_readable(self.folder, damaged))
+        if found is not None:
+            accept(self.path(found[0].step), found)
+            self._report(damaged, found[0].step)
+        for bad in damaged:
+            self._set_aside(self._files.split(bad.path)[1], "damaged")
+        self._sweep()
+        self._repair_state_file()
+        return found
+
+    def save(
+        self, step: int, tensors: files_module.Tensors, describe: commit.Describe
+    ) -> manifest_module.Manifest:
+        """Writes checkpoint `step` durably, then removes what need not be kept any longer.
+
+        Raises:
+            SaveError: it could not be written; what was there before is untouched.
+            ModelDirInUseError: this object no longer owns the folder.
+        """
+        self.check_owned()
+        import tensorflow as tf
+
+        try:
+            manifest = commit.write(self._files, self.folder, step, tensors, describe)
+        except (OSError, tf.errors.OpError) as error:
+            commit.put_back(self._files, self.folder)
+            self._sweep()
+            raise errors.SaveError(self._save_failed(step, tensors, error)) from error
+        self._retain()
+        return manifest
+
+    def rewind(self, step: int) -> list[int]:
+        """Sets aside every checkpoint after `step`, newest first, and returns their steps."""
+        later = [newer for newer in self.numbered() if newer > step]
+        for newer in reversed(later):
+            # Newest first: a kill between two renames leaves the run at a step between.
+            self._set_aside(layout.checkpoint(newer), "superseded")
+        commit.write_state_file(self._files, self.folder, self.complete())
+        return later
+
+    def _is_ours(self, name: str) -> bool:
+        """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
+        names = self._files.names(self._files.join(self.folder, name))
+        known = {manifest_module.NAME, layout.INDEX, layout.DATA}
+        return set(names) <= known and self._files.is_folder(self._files.join(self.folder, name))
+
+    def _plausible(self, step: int) -> manifest_module.Manifest | None:
+        try:
+            return reading.read_manifest(self._files, self.path(step))
+        except errors.DamagedCheckpointError:
+            return None
+
+    def _retain(self) -> None:
+        """Removes what neither the newest nor the hourly rule keeps; the two rules add up."""
+        manifests = [manifest for step in self.numbered() if (manifest := self._plausible(step))]
+        kept = [manifest.step for manifest in manifests]
+        doomed: list[int] = []
+        if self._max_to_keep is not None:
+            older = manifests[: -self._max_to_keep]
+            hourly = self._hourly(older)
+            doomed = [manifest.step for manifest in older if manifest.step not in hourly]
+            kept = [step for step in kept if step not in doomed]
+        # Named before anything is deleted, so that TensorFlow's tools never follow a dead name.
+        commit.write_state_file(self._files, self.folder, kept)
+        for step in doomed:
+            self._delete(layout.checkpoint(step))
+
+    def _hourly(self, manifests: list[manifest_module.Manifest]) -> set[int]:
+        kept: set[int] = set()
+        if self._keep_secs is None:
+            return kept
+        last = 0.0
+        for manifest in manifests:
+            if manifest.trained_secs - last >= self._keep_secs:
+                kept.add(manifest.step)
+                last = manifest.trained_secs
+        return kept
+
+    def _delete(self, name: str) -> None:
+        try:
+            commit.delete(self._files, self.folder, name)
+            self._undeletable.discard(name)
+        except OSError as error:
+            if name not in self._undeletable:  # said once, tried again after each save
+                LOG.warning("could not delete %s (%s); training goes on", name, error)
+                self._undeletable.add(name)
+
+    def _set_aside(self, name: str, why: str) -> None:
+        target, number = f"{name}.{why}", 1
+        while self._files.exists(self._files.join(self.folder, target)):
+            target, number = f"{name}.{why}-{number}", number + 1
+        self._files.rename(
+            self._files.join(self.folder, name), self._files.join(self.folder, target)
+        )
+        self._files.sync_folder(self.folder)
+        LOG.warning("set %s aside as %s", name, target)
+
+    def _sweep(self) -> None:
+        """Removes what killed saves and deletions left: names of our own making only."""
+        for name in self._files.names(self.folder):
+            if not layout.is_leftover(name):
+                continue
+            path = self._files.join(self.folder, name)
+            try:
+                if self._files.is_folder(path):
+                    self._files.remove_folder(path)
+                else:
+                    self._files.remove(path)
+            except OSError as error:
+                LOG.warning("could not remove the leftover %s (%s)", name, error)
+
+    def _repair_state_file(self) -> None:
+        steps = self.complete()
+        expected = commit.state_file_content(steps)
+        path = self._files.join(self.folder, layout.STATE_FILE)
+        try:
+            seen = self._files.read(path)
+        except FileNotFoundError:
+            seen = None
+        if seen == expected or (seen is None and not steps):
+            return
+        LOG.warning("%s; rebuilt the list from the folder: %s", _wrong(path, seen), steps)
+        commit.write_state_file(self._files, self.folder, steps)
+
+    def _report(self, damaged: list[errors.DamagedCheckpointError], step: int) -> None:
+        for error in damaged:
+            LOG.warning("%s; falling back to checkpoint %d", error, step)
+
+    def _save_failed(self, step: int, tensors: files_module.Tensors, error: Exception) -> str:
+        needed = sum(getattr(tensor, "nbytes", 0) for tensor in tensors.values())
+        free = ""
+        if self._files.atomic_rename:
+            free = f", {shutil.disk_usage(self.folder).free:,} bytes are free"
+        reason = str(getattr(error, "message", error)).strip().splitlines()[0]
+        return (
+            f"could not save checkpoint {step} in {self.folder}: {reason}; about {needed:,} bytes "
+            f"are needed{free}; checkpoints {self.complete()} are untouched. Free some space or "
+            "lower max_to_keep, then save or run again."
+        )
+
+
+def _none_readable(folder: str, damaged: list[errors.DamagedCheckpointError]) -> str:
+    return (
+        f"{folder} has {len(damaged)} checkpoint(s) and none can be read:\n"
+        + "".join(f"  {error}\n" for error in damaged)
+        + "Nothing was changed and training does not start over by itself: bring one of them back, "
+        "or name another model_dir."
+    )
+
+
+def _wrong(path: str, seen: bytes | None) -> str:
+    if seen is None:
+        return f"{path} is missing"
+    if not seen:
+        return f"{path} is empty"
+    try:
+        text = seen.decode()
+    except UnicodeDecodeError:
+        return f"{path} is not text"
+    first = text.splitlines()[0] if text.splitlines() else text
+    return f"{path} does not fit the folder (it says {first[:80]!r})"

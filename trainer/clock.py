@@ -1,0 +1,38 @@
+"""The time of a run.
+
+Owns the one clock that decisions look at, which is monotonic, and the seconds of training over all
+resumes. Promises that no decision depends on the wall clock. Refuses to decide anything.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+def now() -> float:
+    """Returns seconds on a clock that never goes back; tests replace this."""
+    return time.monotonic()
+
+
+class Stopwatch:
+    """Seconds of training: runs inside `with`, stands still outside.
+
+    Attributes:
+        before: seconds counted before it was last started.
+    """
+
+    def __init__(self) -> None:
+        self.before = 0.0
+        self._since: float | None = None
+
+    def read(self) -> float:
+        """Returns the seconds until now."""
+        return self.before + (0.0 if self._since is None else now() - self._since)
+
+    def __enter__(self) -> Stopwatch:
+        self._since = now()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.before = self.read()
+        self._since = None

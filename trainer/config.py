@@ -1,0 +1,159 @@
+"""The settings of one run.
+
+Owns `TrainerConfig`: its names, defaults and the rules for its values. Promises that an instance is
+valid and never changes. Refuses to touch a file or to know what the settings are used for; the
+command-line flags are made from this class, so there is one truth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import os
+from typing import Any
+
+
+def _option(default: Any, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerConfig:
+    """Settings of one run; every field is also a flag of `trainer.app.run`.
+
+    Args:
+        model_dir: folder of one run.
+        max_steps: train steps in total, over all resumes. This or `epochs` must be given by the
+            time `train()` is called.
+        epochs: passes over a finite dataset at most; None: as many as `max_steps` needs.
+        save_every_steps: save after each step whose number is a multiple of this.
+        save_every_secs: save when this many seconds have gone by since the last save.
+        save_overhead: share of the training time, above 0 and below 1, that saves may cost when
+            neither interval is given.
+        max_to_keep: newest checkpoints kept, at least 1; None keeps all.
+        keep_every_n_hours: in addition, one checkpoint per so many hours of training is kept.
+        keep_program_values: glob patterns of state names that a restore leaves as the program set
+            them, such as "optimizer/learning_rate"; `*` also matches "/".
+        init_from: where to take initial values from when `model_dir` has no checkpoint: a run
+            folder, a checkpoint, or a Keras `.weights.h5` file.
+        resume: "auto", "required" (error if there is nothing) or "never" (error if there is
+            something).
+        steps_per_call: steps in one compiled call at most; None chooses.
+        jit_compile: compile the train step with XLA.
+        seed: seed of TensorFlow, NumPy and Python; None draws one, logs it and keeps it.
+        async_save: write checkpoints in the background. In this version every save is
+            synchronous, which is safer still: it is on disk before the next step begins.
+        on_save_error: "warn" goes on and raises after 3 failures in a row or when the last save of
+            the run fails; "raise" raises at once.
+        on_nonfinite: "raise" is what this version offers.
+        max_rollbacks: for a later version.
+        max_secs: for a later version.
+        grace_secs: for a later version.
+
+    Raises:
+        ValueError: a value breaks its rule; the text names the field, the value and the rule.
+    """
+
+    model_dir: str = dataclasses.field(metadata={"help": "Folder of one run."})
+    _: dataclasses.KW_ONLY
+    max_steps: int | None = _option(None, "Train steps in total, over all resumes.")
+    epochs: int | None = _option(None, "Passes over a finite dataset at most.")
+    save_every_steps: int | None = _option(None, "Save after every so many steps.")
+    save_every_secs: float | None = _option(None, "Save after every so many seconds.")
+    save_overhead: float = _option(0.01, "Share of time saves may cost if no interval is given.")
+    max_to_keep: int | None = _option(5, "Newest checkpoints kept; at least 1, 'none' for all.")
+    keep_every_n_hours: float | None = _option(None, "Also keep one per so many hours of training.")
+    keep_program_values: tuple[str, ...] = _option((), "Patterns of names a restore leaves alone.")
+    init_from: str | None = _option(None, "Initial values when model_dir has no checkpoint.")
+    resume: str = _option("auto", "'auto', 'required' or 'never'.")
+    steps_per_call: int | None = _option(None, "Steps in one compiled call at most.")
+    jit_compile: bool = _option(False, "Compile the train step with XLA.")
+    seed: int | None = _option(None, "Seed of TensorFlow, NumPy and Python.")
+    async_save: bool = _option(True, "Write checkpoints in the background.")
+    on_save_error: str = _option("warn", "'warn' or 'raise'.")
+    on_nonfinite: str = _option("raise", "'raise'.")
+    max_rollbacks: int = _option(3, "Not in this version.")
+    max_secs: float | None = _option(None, "Not in this version.")
+    grace_secs: float = _option(30.0, "Not in this version.")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model_dir", _folder(self.model_dir))
+        object.__setattr__(self, "keep_program_values", _patterns(self.keep_program_values))
+        if self.init_from is not None:
+            object.__setattr__(self, "init_from", _absolute(os.fspath(self.init_from)))
+        for name in ("max_steps", "epochs", "save_every_steps", "max_to_keep", "steps_per_call"):
+            _check_whole(name, getattr(self, name))
+        for name in ("save_every_secs", "keep_every_n_hours"):
+            _check_positive(name, getattr(self, name))
+        if not (_is_number(self.save_overhead) and 0 < self.save_overhead < 1):
+            raise ValueError(
+                f"save_overhead must be above 0 and below 1, got {self.save_overhead!r}"
+            )
+        if self.seed is not None:
+            _check_seed(self.seed)
+        _check_choice("resume", self.resume, ("auto", "required", "never"))
+        _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
+        self._check_available()
+
+    def _check_available(self) -> None:
+        """Refuses what this version cannot do, rather than accept it and do nothing."""
+        for name in ("on_nonfinite", "max_rollbacks", "max_secs", "grace_secs"):
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if value != default:
+                raise ValueError(
+                    f"{name}={value!r} is not available in this version; leave it at {default!r}"
+                )
+
+
+def _folder(path: Any) -> str:
+    if path is None or (isinstance(path, str) and not path.strip()):
+        raise ValueError(f"model_dir must name the folder of the run, got {path!r}")
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise ValueError(f"model_dir must be a text or a path, got {path!r}") from None
+    if isinstance(text, bytes):
+        text = os.fsdecode(text)
+    return _absolute(text)
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(os.path.expanduser(path))
+
+
+def _patterns(patterns: Any) -> tuple[str, ...]:
+    if isinstance(patterns, str) or not all(isinstance(p, str) for p in patterns):
+        raise ValueError(
+            f"keep_program_values must be a sequence of patterns such as ('optimizer/*',), "
+            f"got {patterns!r}"
+        )
+    return tuple(patterns)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any, least: int, below: float = float("inf")) -> bool:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and least <= int(value) < below
+
+
+def _check_whole(name: str, value: Any) -> None:
+    if value is not None and not _is_whole(value, 1):
+        raise ValueError(f"{name} must be a whole number of at least 1 or None, got {value!r}")
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if value is not None and not (_is_number(value) and 0 < value < float("inf")):
+        raise ValueError(f"{name} must be a number above 0 or None, got {value!r}")
+
+
+def _check_seed(seed: Any) -> None:
+    if not _is_whole(seed, 0, 2**31):
+        raise ValueError(f"seed must be a whole number from 0 to 2**31 - 1 or None, got {seed!r}")
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,146 @@
+"""What one checkpoint holds.
+
+Owns the list of everything that decides the future of a run, and its names in a checkpoint:
+
+    trainer/step                  completed steps (a variable)
+    <attribute path>              every other variable of the program
+    trainer/hooks/<key>/<path>    variables of hooks
+    trainer/hooks/<key>           JSON text: what a hook's get_state returned
+    trainer/data/position         int64: batches drawn
+    trainer/data/epoch            int64[2]: passes completed, batches drawn in this one
+    trainer/data/iterator         variant: the iterator, where it can be saved
+    trainer/data/epoch_start      variant: the iterator at the start of the pass, where needed
+    trainer/history/<output>      float32[n]: values not yet shown to a hook
+    trainer/random/python, numpy  JSON text: the global generators
+    trainer/stop                  JSON text: who asked the run to stop, or null
+    trainer/secs                  float64: seconds of training
+
+Promises that all of it is of one step, and that nothing changes before all of it has been checked.
+Refuses to read or write files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer import clock, data, history, hooks, seeds, state
+from trainer.log import LOG
+
+_HOOK, _HISTORY, _DATA = "trainer/hooks/", "trainer/history/", "trainer/data/"
+
+# Differ between an unbroken run and a cut one of equal state: a time, how far a prefetch has got.
+NOT_COMPARED = ("trainer/secs", _DATA + "iterator", _DATA + "epoch_start")
+
+
+@dataclasses.dataclass
+class Content:
+    """The parts of a checkpoint.
+
+    Args:
+        variables: the variables.
+        source: the training data.
+        hooks: the hooks.
+        history: recent outputs.
+        stopwatch: seconds of training.
+        stop: which hook asked the run to stop, why, and at which target; None if none did.
+    """
+
+    variables: state.State
+    source: data.Source
+    hooks: hooks.HookList
+    history: history.History
+    stopwatch: clock.Stopwatch
+    stop: dict[str, Any] | None = None
+
+    def collect(self, step: int) -> dict[str, Any]:
+        """Returns name to tensor of everything, after `step` completed steps."""
+        tensors: dict[str, Any] = dict(self.variables.values())
+        tensors |= {_DATA + name: tensor for name, tensor in self.source.saved().items()}
+        texts = {_HOOK + key: text for key, text in self.hooks.states().items()}
+        texts["trainer/random/python"] = seeds.python_state()
+        texts["trainer/random/numpy"] = seeds.numpy_state()
+        texts["trainer/stop"] = json.dumps(self.stop, sort_keys=True)
+        tensors |= {name: tf.constant(text) for name, text in texts.items()}
+        tensors["trainer/secs"] = tf.constant(self.stopwatch.read(), tf.float64)
+        pending = self.history.pending(self.hooks.history_start(step), step)
+        tensors |= {_HISTORY + name: tf.constant(values) for name, values in pending.items()}
+        return tensors
+
+    def check(self, path: str, names: list[str], described: state.Described) -> None:
+        """Compares the variables with those of a checkpoint.
+
+        A hook that only one side has is no mismatch: results do not depend on which hooks watch.
+
+        Args:
+            path: folder of the checkpoint, for the message.
+            names: names of the variables in it.
+            described: name to dtype and shape of all that it holds.
+
+        Raises:
+            CheckpointMismatchError: they differ.
+        """
+        ours = {_hook_of(name) for name in self.variables.entries} - {None}
+        theirs = {_hook_of(name) for name in names} - {None}
+        lonely = ours ^ theirs
+        for key in sorted(str(key) for key in lonely):
+            LOG.info(
+                "hook %s: only %s has it; its variables %s",
+                key,
+                *(
+                    ("the program", "start anew")
+                    if key in ours
+                    else ("the checkpoint", "are not used")
+                ),
+            )
+        shared = {name: described[name] for name in names if _hook_of(name) not in lonely}
+        self.variables.check(
+            path, shared, but=[name for name in self.variables.entries if _hook_of(name) in lonely]
+        )
+
+    def apply(self, step: int, tensors: Mapping[str, Any], *, quiet: bool = False) -> None:
+        """Takes everything back, after `check`.
+
+        Args:
+            step: completed steps of the checkpoint.
+            tensors: what `collect` returned.
+            quiet: do not log scalars that differ from what the program had.
+        """
+        self.variables.assign(tensors, quiet=quiet)
+        self.stopwatch.before = float(tensors["trainer/secs"])
+        self.stop = json.loads(_text(tensors["trainer/stop"]))
+        self.source.restore(_below(_DATA, tensors))
+        series = {name: np.asarray(value) for name, value in _below(_HISTORY, tensors).items()}
+        self.history.replace(step, series)
+        # Last: what was restored until here may have drawn from the global generators.
+        seeds.set_python_state(_text(tensors["trainer/random/python"]))
+        seeds.set_numpy_state(_text(tensors["trainer/random/numpy"]))
+
+    def hook_state(self, key: str, tensors: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Returns the state that a checkpoint holds for a hook, or None."""
+        text = tensors.get(_HOOK + key)
+        return None if text is None else hooks.decode(_text(text))
+
+
+def of_hooks(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a checkpoint holds for hooks."""
+    return {name: tensor for name, tensor in tensors.items() if name.startswith(_HOOK)}
+
+
+def _below(head: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name.removeprefix(head): tensor for name, tensor in tensors.items() if name.startswith(head)
+    }
+
+
+def _hook_of(name: str) -> str | None:
+    return name.removeprefix(_HOOK).split("/")[0] if name.startswith(_HOOK) else None
+
+
+def _text(tensor: Any) -> str:
+    return bytes(np.asarray(tensor).item()).decode()

@@ -1,0 +1,127 @@
+"""The errors a user can meet.
+
+Owns the exception types and their texts' skeleton. Promises that everything this package raises on
+purpose, beyond `ValueError` for a bad argument, is a `TrainerError`. Refuses to catch anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TrainerError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class CheckpointError(TrainerError):
+    """Something about a checkpoint; the subclasses say what."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """One checkpoint cannot be trusted: a file is missing, cut short or changed.
+
+    Args:
+        path: folder of the checkpoint.
+        reason: what was seen.
+    """
+
+    def __init__(self, path: str, reason: str):
+        super().__init__(f"{path} is damaged: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class CheckpointMismatchError(CheckpointError):
+    """The program's state and the checkpoint's differ in names, shapes or dtypes.
+
+    Args:
+        path: folder of the checkpoint.
+        only_in_checkpoint: names that the program lacks.
+        only_in_program: names that the checkpoint lacks.
+        different: one line for each name whose shape or dtype differs.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        only_in_checkpoint: Sequence[str],
+        only_in_program: Sequence[str],
+        different: Sequence[str],
+    ):
+        self.only_in_checkpoint = list(only_in_checkpoint)
+        self.only_in_program = list(only_in_program)
+        self.different = list(different)
+        super().__init__(
+            f"{path} does not fit this program; no value was changed.\n"
+            + listing("in the checkpoint only", self.only_in_checkpoint)
+            + listing("in the program only", self.only_in_program)
+            + listing("different", self.different)
+            + "Run the program that wrote it, use another model_dir, or name what may start from "
+            "the program's own values in keep_program_values (patterns such as 'optimizer/*')."
+        )
+
+
+class NoReadableCheckpointError(CheckpointError):
+    """There are checkpoints and none of them can be read; training never starts over by itself."""
+
+
+class SaveError(CheckpointError):
+    """A checkpoint could not be written, or must not be."""
+
+
+class StateCoverageError(TrainerError):
+    """The compiled step uses variables that no checkpoint would hold.
+
+    Args:
+        missing: name of each variable that was forgotten.
+        advice: one line for each: where it was seen and what to write.
+    """
+
+    def __init__(self, missing: Sequence[str], advice: Sequence[str]):
+        self.missing = list(missing)
+        super().__init__(
+            f"train_step uses {len(self.missing)} piece(s) of state that no checkpoint would "
+            f"hold, so a resumed run would silently differ:\n"
+            + "".join(f"  {line}\n" for line in advice)
+            + "Make each of them reachable from an attribute of the trainer, in build()."
+        )
+
+
+class NonFiniteError(TrainerError):
+    """An output of `train_step` was NaN or infinite.
+
+    Args:
+        step: the step that returned it.
+        output: key of the output.
+        value: what it was.
+        newest: newest checkpoint's step, or None.
+    """
+
+    def __init__(self, step: int, output: str, value: float, newest: int | None):
+        self.step = step
+        self.output = output
+        self.value = value
+        stands = (
+            "no checkpoint was written yet" if newest is None else f"checkpoint {newest} stands"
+        )
+        super().__init__(
+            f"output {output!r} of step {step} is {value}; that step is not saved and {stands}. "
+            f"Look at batch {step} and at the learning rate, then run again to resume."
+        )
+
+
+class ModelDirInUseError(TrainerError):
+    """Another process, or a newer trainer of this process, owns the run folder."""
+
+
+def listing(title: str, lines: Sequence[str], most: int = 20) -> str:
+    """Returns a titled, indented list of at most `most` lines; empty if there are no lines."""
+    if not lines:
+        return ""
+    rest = f"    ... and {len(lines) - most} more\n" if len(lines) > most else ""
+    return f"  {title} ({len(lines)}):\n" + "".join(f"    {n}\n" for n in lines[:most]) + rest
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Adds a line to an error's `__notes__`; Python prints them from 3.11 on."""
+    error.__notes__ = [*getattr(error, "__notes__", ()), note]

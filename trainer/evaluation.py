@@ -1,0 +1,88 @@
+"""Evaluation: a compiled pass over other data.
+
+Owns the loop over an evaluation dataset and the mean over its batches. Promises to leave what it
+was told to protect as it was. Refuses to touch the training data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from trainer import compiled, inspection
+
+
+class Evaluator:
+    """A compiled `eval_step` over a dataset.
+
+    Args:
+        eval_step: takes a batch, returns a dict of scalar tensors.
+        iterator: an iterator like those that `run` will be given.
+
+    Raises:
+        ValueError: what `eval_step` returns is not a dict of numeric scalars.
+    """
+
+    def __init__(self, eval_step: Callable[[Any], Any], iterator: Any):
+        self._step = compiled.Step(
+            eval_step, iterator.element_spec, jit_compile=False, name="eval_step"
+        )
+        function = self._step.function
+        writes = inspection.writes_variables(function)
+        self._written = set(inspection.touched_variables(function)) if writes else set()
+        self._run = tf.function(self._pass, autograph=False).get_concrete_function(
+            iterator, tf.TensorSpec((), tf.int64)
+        )
+
+    def run(
+        self, iterator: Any, steps: int | None, protected: Iterable[tf.Variable]
+    ) -> dict[str, float]:
+        """Returns the mean of each output over the batches, weighted by batch size.
+
+        Args:
+            iterator: gives the batches.
+            steps: batches at most; None: all.
+            protected: variables that have their values back afterwards.
+
+        Raises:
+            ValueError: there was no batch.
+        """
+        before = [(v, v.read_value()) for v in protected if inspection.handles([v]) & self._written]
+        try:
+            limit = tf.constant(tf.int64.max if steps is None else steps, tf.int64)
+            weight, sums = self._run(iterator, limit)
+        finally:
+            for variable, value in before:
+                variable.assign(value)
+        if not weight:
+            raise ValueError("eval_dataset() gave no batch; give it at least one")
+        return {name: float(total / weight) for name, total in sums.items()}
+
+    def _pass(self, iterator: Any, limit: tf.Tensor) -> Any:
+        zeros = {name: tf.zeros((), tf.float64) for name in self._step.outputs}
+        start = (tf.constant(0, tf.int64), tf.constant(False), tf.zeros((), tf.float64), zeros)
+
+        def goes_on(done: Any, ended: Any, weight: Any, sums: Any) -> Any:
+            return (done < limit) & ~ended
+
+        def one(done: Any, ended: Any, weight: Any, sums: Any) -> Any:
+            batch = iterator.get_next_as_optional()
+
+            def step() -> Any:
+                value = batch.get_value()
+                size = tf.cast(_size(value), tf.float64)
+                outputs = self._step(value)
+                new = {k: sums[k] + size * tf.cast(outputs[k], tf.float64) for k in sums}
+                return done + 1, ended, weight + size, new
+
+            return tf.cond(batch.has_value(), step, lambda: (done, tf.constant(True), weight, sums))
+
+        _, _, weight, sums = tf.while_loop(goes_on, one, start, parallel_iterations=1)
+        return weight, sums
+
+
+def _size(batch: Any) -> tf.Tensor:
+    first = tf.nest.flatten(batch, expand_composites=True)[0]
+    return tf.shape(first)[0] if first.shape.rank != 0 else tf.constant(1)

@@ -1,0 +1,296 @@
+"""What runs between compiled calls: the hook interface and the order in which hooks are called.
+
+Owns `Hook`, `RunContext` and the list of a trainer's hooks. Promises:
+
+    begin(ctx)                each hook, in order
+    loop:
+        before_step(ctx)      hooks due at the next step, in order; ctx.step = steps completed
+        run steps in the graph up to the boundary
+        after_step(ctx)       hooks due at ctx.step, in order
+        save, if due          after every hook of that step has returned
+        after_save(ctx)       each hook, once the checkpoint is durable; ctx.saved_step
+    final save                unless that step is saved already
+    end(ctx)                  reverse order, exactly once for each hook whose begin returned
+
+    event                                     after_step of that step        saved?  train()
+    max_steps, epochs, stop request           ran, for all hooks due         yes     returns
+    data ends                                 ran for the last whole step    yes     returns
+    a step or a hook raises                   hooks after it: no             no      raises that
+    an output is not finite                   no                             no      raises
+
+Refuses to know what a step is, when a save is due, or what is in a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trainer import errors
+from trainer.log import LOG
+
+if TYPE_CHECKING:  # for readers and type checkers: at run time hooks do not know the trainer
+    from trainer.trainer import Trainer
+
+
+class RunContext:
+    """What a hook sees of the run.
+
+    Attributes:
+        trainer: the trainer.
+        step: completed steps, over all resumes.
+        start_step: `step` when this `train()` began.
+        outputs: name to the last step's value, a NumPy scalar.
+        history: name to `float32[n]`, one value per step since this hook's last call.
+        saved_step: step of the newest checkpoint on the disk, or None.
+        error: in `end`: the exception that ended the run, or None.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        step: int,
+        saved_step: int | None,
+        look_back: Callable[[int, int], Mapping[str, Any]],
+    ):
+        self.trainer = trainer
+        self.step = self.start_step = step
+        self.outputs: Mapping[str, Any] = {}
+        self.history: Mapping[str, Any] = {}
+        self.saved_step = saved_step
+        self.error: BaseException | None = None
+        self.stop: dict[str, Any] | None = None
+        self._calling = ""
+        self._look_back = look_back
+
+    def request_stop(self, reason: str = "") -> None:
+        """Ends the run after this step: all hooks of the step still run, then it is saved.
+
+        Args:
+            reason: why, in words for the log and the checkpoint.
+        """
+        if self.stop is None:
+            self.stop = {"hook": self._calling, "reason": str(reason)}
+
+    def calling(self, key: str, hook: Hook) -> None:
+        """Turns to the hook that is called next: its name for a stop request, its history."""
+        self._calling = key
+        self.history = self._look_back(self.step - hook.every_steps + 1, self.step)
+
+
+class Hook:
+    """Something called between steps; override what you need.
+
+    A hook acts on the step it is given, never on calls it counted: a resumed run then calls it as
+    the unbroken run would have. With `every_steps = k` it gets `before_step` with
+    `ctx.step == m * k - 1` and `after_step` with `ctx.step == m * k`.
+
+    Attributes:
+        every_steps: called around each step whose number is a multiple of this.
+        name: key of the state in the checkpoint; None: the class's name, numbered.
+    """
+
+    every_steps: int = 1
+    name: str | None = None
+
+    def begin(self, ctx: RunContext) -> None:
+        """Called once before the first step of a `train()`."""
+
+    def before_step(self, ctx: RunContext) -> None:
+        """Called before a step that is due; `ctx.step` steps are completed."""
+
+    def after_step(self, ctx: RunContext) -> None:
+        """Called after a step that is due; `ctx.step` steps are completed."""
+
+    def after_save(self, ctx: RunContext) -> None:
+        """Called when checkpoint `ctx.saved_step` is on the disk."""
+
+    def end(self, ctx: RunContext) -> None:
+        """Called once, however the run ended; `ctx.error` is the exception or None."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns what a resume must know, as JSON-able values; `tf.Variable`s held as attributes
+        are saved without being listed here."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes back what `get_state` returned, before `begin`.
+
+        Args:
+            state: as returned, after a trip through JSON (tuples come back as lists).
+        """
+
+
+class HookList:
+    """The hooks of one trainer, in order, each under the key of its state.
+
+    Args:
+        hooks: the hooks.
+
+    Raises:
+        ValueError: it is no sequence, or one of them cannot be added.
+    """
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        if not isinstance(hooks, Sequence):
+            raise ValueError(f"hooks must be a list of hooks, got {hooks!r}")
+        self._hooks: dict[str, Hook] = {}
+        self._begun: list[str] = []
+        for hook in hooks:
+            self.add(hook)
+
+    def add(self, hook: Hook) -> str:
+        """Appends a hook and returns its key.
+
+        Raises:
+            ValueError: it is no Hook, its cadence is not a whole number of at least 1, or its name
+                is taken.
+        """
+        if not isinstance(hook, Hook):
+            made = " (a class: write its parentheses)" if isinstance(hook, type) else ""
+            raise ValueError(
+                f"a hook must be an instance of trainer.Hook, got {hook!r}{made}; "
+                "derive its class from trainer.Hook"
+            )
+        every = hook.every_steps
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+            raise ValueError(
+                f"every_steps of {type(hook).__name__} must be a whole number of at least 1, "
+                f"got {every!r}"
+            )
+        key = self._key(hook)
+        self._hooks[key] = hook
+        return key
+
+    def __iter__(self) -> Iterator[tuple[str, Hook]]:
+        return iter(self._hooks.items())
+
+    def __len__(self) -> int:
+        return len(self._hooks)
+
+    def next_boundary(self, step: int) -> int | None:
+        """Returns the next step after `step` at which a hook must be called, or None."""
+        boundaries = []
+        for hook in self._hooks.values():
+            every = hook.every_steps
+            if _overrides(hook, "after_step"):
+                boundaries.append(step - step % every + every)
+            if _overrides(hook, "before_step"):  # due one step earlier
+                boundaries.append(step + 1 - (step + 1) % every + every - 1)
+        return min(boundaries, default=None)
+
+    def history_start(self, step: int) -> int:
+        """Returns the first step whose outputs a hook may still ask for once `step` is done."""
+        due = [
+            step - step % hook.every_steps + 1
+            for hook in self._hooks.values()
+            if _overrides(hook, "after_step")
+        ]
+        return min(due, default=step + 1)
+
+    def begin(self, ctx: RunContext) -> None:
+        """Calls `begin` of each hook, in order."""
+        self._begun = []
+        for key, hook in self:
+            self._call(key, hook.begin, ctx)
+            self._begun.append(key)
+
+    def before_step(self, ctx: RunContext) -> None:
+        """Calls `before_step` of the hooks due at the next step, in order."""
+        for key, hook in self:
+            if (ctx.step + 1) % hook.every_steps == 0 and _overrides(hook, "before_step"):
+                self._call(key, hook.before_step, ctx)
+
+    def after_step(self, ctx: RunContext) -> None:
+        """Calls `after_step` of the hooks due at `ctx.step`, in order."""
+        for key, hook in self:
+            if ctx.step % hook.every_steps == 0 and _overrides(hook, "after_step"):
+                self._call(key, hook.after_step, ctx)
+
+    def after_save(self, ctx: RunContext) -> None:
+        """Calls `after_save` of each hook, in order."""
+        for key, hook in self:
+            self._call(key, hook.after_save, ctx)
+
+    def end(self, ctx: RunContext) -> None:
+        """Calls `end` of each hook whose `begin` returned, last first.
+
+        Every one is called. An error in an `end` is logged; the first is raised if the run itself
+        ended without one.
+        """
+        first: Exception | None = None
+        begun, self._begun = self._begun, []
+        for key in reversed(begun):
+            try:
+                self._call(key, self._hooks[key].end, ctx)
+            except Exception as error:
+                LOG.error("hook %s raised in end: %r", key, error)
+                first = first or error
+        if first is not None and ctx.error is None:
+            raise first
+
+    def states(self) -> dict[str, str]:
+        """Returns the JSON text of each hook's state that is not empty, by key.
+
+        Raises:
+            ValueError: a state is not a dict of JSON-able values.
+        """
+        return {key: _encode(key, state) for key, hook in self if (state := hook.get_state())}
+
+    def stateless(self) -> list[str]:
+        """Returns the keys of the hooks whose class offers no state."""
+        return [key for key, hook in self if not _overrides(hook, "get_state")]
+
+    def _key(self, hook: Hook) -> str:
+        if hook.name is not None:
+            if not isinstance(hook.name, str) or not hook.name or "/" in hook.name:
+                raise ValueError(f"a hook's name must be a text without '/', got {hook.name!r}")
+            if hook.name in self._hooks:
+                raise ValueError(f"two hooks have the name {hook.name!r}; give each its own")
+            return hook.name
+        base = key = type(hook).__name__
+        number = 0
+        while key in self._hooks:
+            number += 1
+            key = f"{base}_{number}"
+        return key
+
+    def _call(self, key: str, method: Callable[[RunContext], None], ctx: RunContext) -> None:
+        ctx.calling(key, self._hooks[key])
+        try:
+            method(ctx)
+        except BaseException as error:
+            errors.add_note(error, f"raised by {key}.{method.__name__} at step {ctx.step}")
+            raise
+
+
+def decode(text: bytes | str) -> dict[str, Any]:
+    """Returns the state that a checkpoint's JSON text holds."""
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def _overrides(hook: Hook, method: str) -> bool:
+    return getattr(type(hook), method) is not getattr(Hook, method) or method in vars(hook)
+
+
+def _encode(key: str, state: Any) -> str:
+    if not isinstance(state, dict):
+        raise ValueError(f"get_state of hook {key} returned {state!r}; return a dict")
+    try:
+        return json.dumps(state, default=_plain, sort_keys=True)
+    except TypeError as error:
+        raise ValueError(
+            f"get_state of hook {key} cannot be written as JSON ({error}); return numbers, texts, "
+            "lists and dicts, or hold a tf.Variable as an attribute"
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Turns NumPy scalars, arrays and eager tensors into what JSON knows."""
+    for method in ("tolist", "numpy"):
+        if hasattr(value, method):
+            plain = getattr(value, method)()
+            return plain.tolist() if hasattr(plain, "tolist") else plain
+    raise TypeError(f"{type(value).__name__} is not JSON-able")

@@ -1,0 +1,159 @@
+"""What a `tf.data` pipeline is made of, as far as its position is concerned.
+
+Owns the reading of a pipeline's graph and the verdict how its position can be kept exactly.
+Promises to call a pipeline safe only for a structure that was measured to be safe; all else is
+replayed. Refuses to draw from it.
+
+Why a verdict is needed: a `shuffle` that reshuffles takes new seeds from a counter at each pass.
+The counter is saved with the iterator of the shuffle, and that iterator is dropped by whatever
+reads from it (a `batch`, say) when a pass ends, while the last elements are still on their way and
+the `repeat` above has not begun the next pass. A position saved in that gap has lost the counter:
+after a restore the next pass has another order, silently (TensorFlow 2.21; `tests/test_data.py`
+keeps the proof).
+
+    shuffle, then only element-wise stages, then repeat    no gap: the repeat may stay in the graph
+    shuffle, then stages that open their input at once     the counter is known at the start of each
+                                                           pass: passes are opened one by one, and
+                                                           the start of the pass is saved as well
+    anything else                                          replay by count
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+FAIL = 2  # tf.data.experimental.ExternalStatePolicy.FAIL
+
+# Stages that never drop their input before they are dropped themselves.
+_ELEMENTWISE = {
+    *("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"),
+    *("PrefetchDataset", "OptionsDataset"),
+}
+# Stages that open their first input when they are opened, and open it once.
+_OPEN_AT_ONCE = _ELEMENTWISE | {
+    *("BatchDataset", "BatchDatasetV2", "ParallelBatchDataset", "PaddedBatchDatasetV2"),
+    *("FilterDataset", "TakeDataset", "SkipDataset", "ZipDataset", "ScanDataset"),
+    *("InterleaveDataset", "ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4"),
+    *("FlatMapDataset", "GroupByWindowDataset", "UnbatchDataset"),
+}
+_RESHUFFLES = ("reshuffle_each_iteration", "rerandomize_each_iteration")
+_REPEATS = {"RepeatDataset", "ForeverRepeatDataset", "ShuffleAndRepeatDatasetV2"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How the position of a pipeline can be kept.
+
+    Args:
+        reason: why it must be replayed, or None if it can be saved.
+        repeat_in_graph: a `repeat` put on top of it keeps it exact.
+    """
+
+    reason: str | None
+    repeat_in_graph: bool
+
+
+def judge(dataset: tf.data.Dataset) -> Verdict:
+    """Returns how the position of a pipeline can be kept."""
+    try:
+        serialized = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=dataset._variant_tensor, external_state_policy=FAIL
+        )
+    except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:
+        return Verdict(reason=_reason(error), repeat_in_graph=True)
+    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    verdicts = [_judge_shuffle(node, graph) for node in graph.node if _reshuffles(node)]
+    verdicts += [_judge_function(function) for function in graph.library.function]
+    reason = next((verdict.reason for verdict in verdicts if verdict.reason), None)
+    return Verdict(reason, reason is not None or all(v.repeat_in_graph for v in verdicts))
+
+
+def without_repeat(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, int | None]:
+    """Takes an outermost `repeat` off a pipeline.
+
+    Args:
+        dataset: the pipeline; stages that prefetch or set options may stand above the repeat.
+
+    Returns:
+        What was repeated, and how often (None: without end); the pipeline itself and 1 if it does
+        not end in a repeat.
+    """
+    inner: Any = dataset
+    prefetches = False
+    while type(inner).__name__ in ("_PrefetchDataset", "_OptionsDataset"):
+        prefetches = prefetches or type(inner).__name__ == "_PrefetchDataset"
+        inner = inner._input_dataset
+    if type(inner).__name__ != "_RepeatDataset":
+        return dataset, 1
+    count = int(inner._count)
+    once = inner._input_dataset.with_options(dataset.options())
+    return once.prefetch(tf.data.AUTOTUNE) if prefetches else once, None if count < 0 else count
+
+
+def _judge_shuffle(shuffle: Any, graph: Any) -> Verdict:
+    """Follows a reshuffling stage up to the pipeline's end."""
+    elementwise, node = True, shuffle
+    while True:
+        consumers = [
+            (other, position)
+            for other in graph.node
+            for position, name in enumerate(other.input)
+            if name.split(":")[0] == node.name and other.op != "_Retval"
+        ]
+        if not consumers:
+            return Verdict(reason=None, repeat_in_graph=elementwise)
+        node, position = consumers[0]
+        if node.op in _REPEATS and elementwise and _is_endless(node, graph):
+            return Verdict(reason=None, repeat_in_graph=True)
+        if len(consumers) > 1 or (position > 0 and node.op != "ZipDataset"):
+            return _not_exact(shuffle, node)
+        if node.op not in _OPEN_AT_ONCE:
+            return _not_exact(shuffle, node)
+        elementwise = elementwise and node.op in _ELEMENTWISE
+
+
+def _judge_function(function: Any) -> Verdict:
+    """Judges a function that makes datasets (of `interleave`, `flat_map` and the like)."""
+    shuffles = [node for node in function.node_def if _reshuffles(node)]
+    repeats = [node for node in function.node_def if node.op in _REPEATS]
+    if shuffles and repeats:
+        return _not_exact(shuffles[0], repeats[0])
+    return Verdict(reason=None, repeat_in_graph=True)
+
+
+def _reshuffles(node: Any) -> bool:
+    flags = [node.attr[name].b for name in _RESHUFFLES if name in node.attr]
+    return "Dataset" in node.op and (node.op == "ShuffleDataset" or any(flags))
+
+
+def _is_endless(repeat: Any, graph: Any) -> bool:
+    if repeat.op == "ForeverRepeatDataset":
+        return True
+    name = repeat.input[1].split(":")[0]
+    for node in graph.node:
+        if node.name == name and "value" in node.attr:
+            return int(tf.make_ndarray(node.attr["value"].tensor)) < 0
+    return False
+
+
+def _not_exact(shuffle: Any, above: Any) -> Verdict:
+    return Verdict(
+        reason=(
+            f"TensorFlow loses the state of {_stage(shuffle)} below {_stage(above)} between two "
+            "passes; put .repeat() right after .shuffle(), or leave .repeat() out: the trainer "
+            "repeats"
+        ),
+        repeat_in_graph=True,
+    )
+
+
+def _stage(node: Any) -> str:
+    return f"{node.op.split('Dataset')[0].lower()}()"
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).splitlines()[0].split("}}", 1)[-1].split(" [Op:")[0]
+    return text.rpartition("graph: ")[2].strip().rstrip(".")
