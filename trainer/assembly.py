@@ -176,6 +176,11 @@ def checked_strategy(value: Any) -> tf.distribute.Strategy:
 
 def _check_resume(store: checkpoint_store.Store, resume: str) -> None:
     """Refuses before anything is made, be it a folder."""
+    if store.holds("saved_model.pb"):
+        raise ValueError(
+            f"model_dir {store.folder!r} is a SavedModel, not a run; name another folder, and save "
+            "weights with model.save_weights('x.weights.h5') to start from with init_from"
+        )
     steps = store.numbered() if resume != "auto" else []
     if resume == "required" and not steps:
         raise errors.CheckpointError(

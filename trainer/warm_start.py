@@ -40,7 +40,7 @@ def load(variables: state.State, source: str, attributes: Mapping[str, Any]) -> 
         _keras_model(attributes, source).load_weights(source)
     else:
         tensors = _tensors(source)
-        weights = variables.names("variable")
+        weights = [n for n in variables.names("variable") if not n.startswith("trainer/")]
         described = {
             name: shape for name, shape in state.describe(tensors).items() if name in weights
         }

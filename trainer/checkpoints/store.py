@@ -76,6 +76,10 @@ class Store:
         if self._lock is not None:
             self._lock.release()
 
+    def holds(self, name: str) -> bool:
+        """Tells whether something of this name lies in the folder."""
+        return self._files.exists(self._files.join(self.folder, name))
+
     def numbered(self) -> list[int]:
         """Returns the steps that have a checkpoint folder of ours, whole or not, ascending."""
         steps = (layout.step_of(name) for name in self._files.names(self.folder))
