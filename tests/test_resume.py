@@ -590,3 +590,21 @@ def test_a_declined_update_counts_as_a_step(make):
     assert program.step == 10
     assert int(program.optimizer.inner_optimizer.iterations) == 9
     assert float(program.w) == 9
+
+
+# The data pipeline of another program
+
+
+class Batched(Ten):
+    def train_dataset(self):
+        return super().train_dataset().batch(1).map(lambda x: x[0])
+
+
+def test_another_pipeline_is_named(make):
+    make(Ten, max_steps=6).train()
+    with pytest.raises(trainer.CheckpointMismatchError) as caught:
+        make(Batched)
+    assert "trainer/data/iterator: train_dataset() is another pipeline now" in str(caught.value)
+    program = make(Batched, keep_program_values=("trainer/data/iterator",), max_steps=10)
+    program.train()
+    assert float(program.w) == 55

@@ -138,8 +138,8 @@ def go_back(parts: Parts, step: int) -> None:
         )
     found = parts.store.read(step)
     _check(parts, parts.store.path(step), found)
+    _apply(parts, parts.store.path(step), found)
     later = parts.store.rewind(step)
-    _apply(parts, found)
     for key, hook in parts.hooks:
         _give_state(parts, key, hook)
     LOG.info("went back to checkpoint %d; set aside: %s", step, later or "none")
@@ -304,7 +304,7 @@ def _warn_of_hidden_state(parts: Parts) -> None:
 def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) -> None:
     def accept(path: str, found: checkpoint_store.Found) -> None:
         _check(parts, path, found)
-        _apply(parts, found)
+        _apply(parts, path, found)
 
     found = parts.store.recover(accept)
     if found is not None:
@@ -320,9 +320,9 @@ def _check(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
     parts.content.check(path, manifest.variables, manifest.tensors)
 
 
-def _apply(parts: Parts, found: checkpoint_store.Found) -> None:
+def _apply(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
     manifest, tensors = found
-    parts.content.apply(manifest.step, tensors)
+    parts.content.apply(path, manifest.step, tensors)
     parts.step = parts.restored_step = manifest.step
     parts.hook_tensors = content.of_hooks(tensors)
     parts.torn = None

@@ -96,7 +96,8 @@ class Loop:
 
             def step() -> Any:
                 new = self._step(batch.get_value())
-                self._counter.assign_add(1)
+                with tf.control_dependencies(list(new.values())):
+                    self._counter.assign_add(1)  # counts only what has run to its end
                 written = {
                     name: series[name].write(
                         tf.cast(done, tf.int32), tf.cast(new[name], tf.float32)

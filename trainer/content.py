@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer import clock, data, history, hooks, seeds, state
+from trainer import clock, data, errors, history, hooks, seeds, state
 from trainer.log import LOG
 
 _HOOK, _HISTORY, _DATA = "trainer/hooks/", "trainer/history/", "trainer/data/"
@@ -103,18 +103,28 @@ class Content:
             path, shared, but=[name for name in self.variables.entries if _hook_of(name) in lonely]
         )
 
-    def apply(self, step: int, tensors: Mapping[str, Any], *, quiet: bool = False) -> None:
+    def apply(self, path: str, step: int, tensors: Mapping[str, Any]) -> None:
         """Takes everything back, after `check`.
 
         Args:
+            path: folder of the checkpoint, for the message.
             step: completed steps of the checkpoint.
             tensors: what `collect` returned.
-            quiet: do not log scalars that differ from what the program had.
+
+        Raises:
+            CheckpointMismatchError: the saved iterator is that of another pipeline.
         """
-        self.variables.assign(tensors, quiet=quiet)
+        # First: this is the only part that can still turn out not to fit.
+        iterator = _DATA + "iterator"
+        try:
+            self.source.restore(_below(_DATA, tensors), by_count=self.variables.is_kept(iterator))
+        except data.OtherPipelineError as error:
+            advice = f"keep_program_values=('{iterator}',) draws as many batches again instead"
+            line = f"{iterator}: train_dataset() is another pipeline now ({error}); {advice}"
+            raise errors.CheckpointMismatchError(path, [], [], [line]) from error
+        self.variables.assign(tensors)
         self.stopwatch.before = float(tensors["trainer/secs"])
         self.stop = json.loads(_text(tensors["trainer/stop"]))
-        self.source.restore(_below(_DATA, tensors))
         series = {name: np.asarray(value) for name, value in _below(_HISTORY, tensors).items()}
         self.history.replace(step, series)
         # Last: what was restored until here may have drawn from the global generators.

@@ -26,6 +26,10 @@ from trainer.log import LOG
 _POSITION, _EPOCH, _ITERATOR, _START = "position", "epoch", "iterator", "epoch_start"
 
 
+class OtherPipelineError(Exception):
+    """A saved iterator does not fit the pipeline."""
+
+
 class Source:
     """The training data of one run.
 
@@ -87,25 +91,33 @@ class Source:
             tensors[_START] = self._start
         return tensors
 
-    def restore(self, tensors: Mapping[str, tf.Tensor]) -> None:
+    def restore(self, tensors: Mapping[str, tf.Tensor], *, by_count: bool) -> None:
         """Goes to the position that a checkpoint holds.
 
         Args:
             tensors: what `saved` returned.
+            by_count: find it by drawing, whatever was saved.
+
+        Raises:
+            OtherPipelineError: what was saved is the state of another pipeline.
         """
         position = int(tensors[_POSITION])
-        can_be_set = self.reason is None and _ITERATOR in tensors
-        if not can_be_set or (_START in tensors) != self._pass_by_pass:
+        if by_count or self.reason is not None or _ITERATOR not in tensors:
             self._replay(position)
             return
+        if (_START in tensors) != self._pass_by_pass:
+            raise OtherPipelineError("its passes are kept in another way")
+        try:
+            _deserialize(self.iterator, tensors[_ITERATOR])
+            if self._pass_by_pass:
+                # Last: restoring sets the counters that the next pass is shuffled by to what they
+                # were at the start of this one, also where `iterator` has lost them.
+                self._start = tensors[_START]
+                _deserialize(iter(self._dataset), self._start)
+        except tf.errors.OpError as error:
+            raise OtherPipelineError(pipeline.first_line(error)) from error
         self.position = position
         self._epoch, self._drawn_in_epoch = (int(number) for number in tensors[_EPOCH])
-        _deserialize(self.iterator, tensors[_ITERATOR])
-        if self._pass_by_pass:
-            # Last: restoring sets the counters that the next pass is shuffled by to what they
-            # were at the start of this one, also where `iterator` has lost them.
-            self._start = tensors[_START]
-            _deserialize(iter(self._dataset), self._start)
 
     def _open_run(self) -> None:
         """Opens the dataset at its beginning and decides how its position is kept."""

@@ -63,7 +63,7 @@ def judge(dataset: tf.data.Dataset) -> Verdict:
             input_dataset=dataset._variant_tensor, external_state_policy=FAIL
         )
     except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:
-        return Verdict(reason=_reason(error), repeat_in_graph=True)
+        return Verdict(reason=first_line(error), repeat_in_graph=True)
     graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
     verdicts = [_judge_shuffle(node, graph) for node in graph.node if _reshuffles(node)]
     verdicts += [_judge_function(function) for function in graph.library.function]
@@ -154,6 +154,7 @@ def _stage(node: Any) -> str:
     return f"{node.op.split('Dataset')[0].lower()}()"
 
 
-def _reason(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Returns the first line of a TensorFlow error without the name of the operation."""
     text = str(error).splitlines()[0].split("}}", 1)[-1].split(" [Op:")[0]
     return text.rpartition("graph: ")[2].strip().rstrip(".")

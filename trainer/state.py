@@ -81,30 +81,29 @@ class State:
                 errors.listing("here only, left as the program set them", only_here),
             )
 
-    def assign(self, values: Mapping[str, tf.Tensor], *, quiet: bool = False) -> None:
+    def assign(self, values: Mapping[str, tf.Tensor]) -> None:
         """Sets the variables named in `values`, after `check`, but for those to be kept.
 
         Args:
             values: name to value; names that are no variables are passed over.
-            quiet: do not log scalars that differ from what the program had.
         """
         for name, entry in self.entries.items():
             if name not in values:
                 continue
-            kept = self._is_kept(name)
-            if not quiet:
-                _log_difference(entry, values[name], kept)
+            kept = self.is_kept(name)
+            _log_difference(entry, values[name], kept)
             if not kept:
                 entry.variable.assign(values[name])
 
     def _read_all(self) -> list[tf.Tensor]:
         return [entry.variable.read_value() for entry in self.entries.values()]
 
-    def _is_kept(self, name: str) -> bool:
+    def is_kept(self, name: str) -> bool:
+        """Tells whether a pattern of `keep_program_values` matches a name."""
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._keep)
 
     def _not_kept(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if not self._is_kept(name)]
+        return [name for name in names if not self.is_kept(name)]
 
 
 def describe(tensors: Mapping[str, Any]) -> dict[str, tuple[str, list[int]]]:

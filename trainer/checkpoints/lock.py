@@ -70,30 +70,30 @@ class Lock:
 
     def _acquire(self) -> int:
         path = os.path.join(self._folder, layout.LOCK)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = _open(path)
         try:
+            former = _read_owner(descriptor)
             if not _try_lock(descriptor):
-                owner = _read_owner(descriptor)
-                if not _is_dead(owner):
-                    raise errors.ModelDirInUseError(_in_use(self._folder, owner))
+                if not _is_dead(former):
+                    raise errors.ModelDirInUseError(_in_use(self._folder, former))
                 # The owner died and a child that it forked still holds the descriptor: the file
                 # is replaced, the child keeps a lock on nothing.
                 os.unlink(path)
                 os.close(descriptor)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = _open(path)
                 if not _try_lock(descriptor):
-                    raise errors.ModelDirInUseError(_in_use(self._folder, owner))
+                    raise errors.ModelDirInUseError(_in_use(self._folder, former))
         except BaseException:
             os.close(descriptor)
             raise
-        former = _read_owner(descriptor)
         if former:
-            LOG.info(
-                "took over %s from %s, which ended without closing it",
-                self._folder,
-                _owner_text(former),
-            )
+            owner = _owner_text(former)
+            LOG.info("took over %s from %s, which ended without closing it", self._folder, owner)
         return descriptor
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def _try_lock(descriptor: int) -> bool:

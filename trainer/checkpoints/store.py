@@ -263,7 +263,8 @@ class Store:
 
     def _report(self, damaged: list[errors.DamagedCheckpointError], step: int) -> None:
         for error in damaged:
-            LOG.warning("%s; falling back to checkpoint %d", error, step)
+            lost = (layout.step_of(self._files.split(error.path)[1]) or step) - step
+            LOG.warning("%s; falling back to checkpoint %d, %d steps lost", error, step, lost)
 
     def _save_failed(self, step: int, tensors: files_module.Tensors, error: Exception) -> str:
         needed = sum(getattr(tensor, "nbytes", 0) for tensor in tensors.values())

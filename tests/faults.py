@@ -1,0 +1,47 @@
+"""File operations that count, and fail or die at a chosen one."""
+
+from trainer.checkpoints import files
+
+CHANGES = {
+    *("make_folder", "write", "append", "sync", "sync_folder", "write_bundle"),
+    *("rename", "remove", "remove_folder"),
+}
+
+
+class Dead(BaseException):
+    """The process would be gone: nothing that catches `Exception` may run on."""
+
+
+class Files:
+    """The local file operations, watched.
+
+    Args:
+        at: number of the changing operation, from 1, before which something happens.
+        fault: what is raised there.
+        persistent: whether it is raised at every later operation too.
+        watch: called after each changing operation with its name and arguments.
+    """
+
+    def __init__(self, at=None, fault=Dead, persistent=True, watch=None):
+        self._files = files.LocalFiles()
+        self._at, self._fault, self._persistent = at, fault, persistent
+        self._watch = watch
+        self.atomic_rename = True
+        self.log = []
+
+    def __getattr__(self, name):
+        operation = getattr(self._files, name)
+        if name not in CHANGES:
+            return operation
+
+        def watched(*arguments):
+            self.log.append((name, arguments))
+            due = self._at is not None and len(self.log) >= self._at
+            if due and (self._persistent or len(self.log) == self._at):
+                raise self._fault
+            result = operation(*arguments)
+            if self._watch:
+                self._watch(name, arguments)
+            return result
+
+        return watched

@@ -1,0 +1,289 @@
+"""Bad input gets a message with what was seen, the value and what to do, and loses nothing."""
+
+import os
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+import trainer
+from trainer import testing
+
+from conftest import Summing, run_python
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"max_steps": 0}, "max_steps must be a whole number of at least 1 or None, got 0"),
+        ({"max_steps": -3}, "max_steps must be a whole number of at least 1 or None, got -3"),
+        ({"max_steps": 2.5}, "max_steps must be a whole number"),
+        ({"max_steps": True}, "max_steps must be a whole number"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1 or None, got 0"),
+        ({"save_every_steps": 0}, "save_every_steps must be a whole number"),
+        ({"save_every_secs": 0}, "save_every_secs must be a number above 0 or None, got 0"),
+        ({"save_every_secs": float("nan")}, "save_every_secs must be a number above 0"),
+        ({"save_overhead": 1}, "save_overhead must be above 0 and below 1, got 1"),
+        ({"max_to_keep": 0}, "max_to_keep must be a whole number of at least 1 or None, got 0"),
+        ({"max_to_keep": -1}, "max_to_keep must be a whole number"),
+        ({"keep_every_n_hours": -1}, "keep_every_n_hours must be a number above 0"),
+        ({"steps_per_call": 0}, "steps_per_call must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
+        ({"seed": 2**31}, "seed must be a whole number from 0"),
+        ({"resume": "yes"}, "resume must be one of 'auto', 'required', 'never', got 'yes'"),
+        ({"on_save_error": "ignore"}, "on_save_error must be one of 'warn', 'raise', got 'ignore'"),
+        ({"on_nonfinite": "rollback"}, "on_nonfinite='rollback' is not available in this version"),
+        ({"max_secs": 5}, "max_secs=5 is not available in this version"),
+        ({"keep_program_values": "w"}, "keep_program_values must be a sequence of patterns"),
+    ],
+)
+def test_settings(settings, text):
+    with pytest.raises(ValueError) as caught:
+        trainer.TrainerConfig("folder", **settings)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("folder", [None, "", "  ", 3])
+def test_folders_that_are_none(folder):
+    with pytest.raises(ValueError, match="model_dir must"):
+        trainer.TrainerConfig(folder)
+
+
+def test_settings_do_not_change():
+    config = trainer.TrainerConfig("folder")
+    with pytest.raises(AttributeError):
+        config.max_steps = 3
+    assert config.model_dir == os.path.abspath("folder")
+
+
+def outputs(value):
+    class Returning(Summing):
+        def train_step(self, x):
+            self.w.assign_add(x)
+            return value(x)
+
+    return Returning
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (lambda x: x, "train_step returned float32 of shape (); return a dict of scalars"),
+        (lambda x: None, "train_step returned None; return a dict of scalars"),
+        (lambda x: [x], "train_step returned list; return a dict"),
+        (lambda x: {"x": [x, x]}, "output 'x' of train_step is list; return a scalar"),
+        (lambda x: {"x": tf.stack([x, x])}, "output 'x' of train_step is float32 of shape (2,)"),
+        (lambda x: {"x": tf.constant("a")}, "output 'x' of train_step is string of shape ()"),
+        (lambda x: {3: x}, "train_step returned the key 3; name its outputs with texts"),
+    ],
+)
+def test_outputs_of_the_step(make, folder, value, text):
+    make(max_steps=3).train()
+    with pytest.raises(ValueError) as caught:
+        make(outputs(value))
+    assert text in str(caught.value)
+    assert make().restored_step == 3
+
+
+def test_an_empty_dict_is_fine(make):
+    program = make(outputs(lambda x: {}), max_steps=4)
+    assert program.train().step == 4
+
+
+def dataset(value):
+    class Data(Summing):
+        def train_dataset(self):
+            return value()
+
+    return Data
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (lambda: [1, 2], "train_dataset() returned list; return a tf.data.Dataset"),
+        (lambda: None, "train_dataset() returned NoneType; return a tf.data.Dataset"),
+        (lambda: tf.data.Dataset.range(0), "train_dataset() returned an empty dataset"),
+        (lambda: tf.data.Dataset.range(3).batch(5, drop_remainder=True), "an empty dataset"),
+    ],
+)
+def test_datasets(make, value, text):
+    with pytest.raises(ValueError) as caught:
+        make(dataset(value))
+    assert text in str(caught.value)
+
+
+def test_a_dataset_that_turns_out_empty(make, folder):
+    nothing = tf.data.Dataset.range(5).map(lambda x: tf.cast(x, tf.float32)).filter(lambda x: x > 9)
+    program = make(dataset(lambda: nothing), max_steps=3)
+    with pytest.raises(ValueError, match="gave no batch"):
+        program.train()
+    assert program.checkpoints == []
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True])
+def test_limits_of_train(make, value):
+    program = make()
+    for name in ("max_steps", "steps"):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number of at least 1"):
+            program.train(**{name: value})
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
+        program.evaluate(steps=value)
+
+
+def test_model_dir_is_a_file(make, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("mine")
+    with pytest.raises(ValueError, match="is a file, or lies below one; name a folder"):
+        make(model_dir=path)
+    with pytest.raises(ValueError, match="is a file, or lies below one; name a folder"):
+        make(model_dir=path / "below")
+    assert path.read_text() == "mine"
+
+
+def test_model_dir_is_not_writable(make):
+    with pytest.raises(ValueError, match="is not writable .*name a folder that this user may"):
+        make(model_dir="/proc/self/fdinfo/run")
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        (print, "a hook must be an instance of trainer.Hook, got <built-in function print>"),
+        (trainer.LogProgress, "(a class: write its parentheses)"),
+        (trainer.LogProgress(0), "every_steps of LogProgress must be a whole number"),
+        (trainer.LogProgress(2.5), "every_steps of LogProgress must be a whole number"),
+    ],
+)
+def test_hooks(make, hook, text):
+    with pytest.raises(ValueError) as caught:
+        make(hooks=[hook])
+    assert text in str(caught.value)
+    program = make()
+    with pytest.raises(ValueError) as caught:
+        program.register_hook(hook)
+    assert text in str(caught.value)
+
+
+def test_hooks_that_are_no_list(make):
+    with pytest.raises(ValueError, match="hooks must be a list of hooks"):
+        make(hooks=trainer.LogProgress())
+
+
+def test_two_hooks_of_one_name(make):
+    first, second = trainer.LogProgress(), trainer.LogProgress()
+    first.name = second.name = "progress"
+    with pytest.raises(ValueError, match="two hooks have the name 'progress'"):
+        make(hooks=[first, second])
+
+
+class Box:
+    def __init__(self, value):
+        self.value_inside = value
+
+
+@pytest.mark.parametrize("container", [Box, lambda variable: {variable.ref()}])
+def test_variables_out_of_reach(make, container):
+    class Hidden(Summing):
+        def build(self):
+            self.box = container(tf.Variable(0.0, name="hidden"))
+
+        def train_step(self, x):
+            inside = (
+                next(iter(self.box)).deref()
+                if isinstance(self.box, set)
+                else (self.box.value_inside)
+            )
+            inside.assign_add(x)
+            return {"x": x}
+
+    with pytest.raises(trainer.StateCoverageError) as caught:
+        make(Hidden)
+    assert caught.value.missing == ["hidden:0"]
+    if container is Box:
+        assert "hidden:0: in attribute box (Box), which cannot be looked into" in str(caught.value)
+        assert "make it a tf.Module, list or dict" in str(caught.value)
+
+
+def test_a_constructor_that_forgets_its_base(folder):
+    class Forgetful(Summing):
+        def __init__(self, config):
+            self.rate = 1.0
+
+    program = Forgetful(trainer.TrainerConfig(folder))
+    for use in (lambda: program.train(), lambda: program.step, lambda: program.save()):
+        with pytest.raises(trainer.TrainerError) as caught:
+            use()
+        assert "Forgetful is not constructed" in str(caught.value)
+        assert "super().__init__(config, hooks=hooks, strategy=strategy)" in str(caught.value)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = program.nonsense
+
+
+def test_methods_that_are_missing(make):
+    class Nothing(trainer.Trainer):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Nothing must define train_dataset"):
+        make(Nothing)
+    with pytest.raises(NotImplementedError, match="Summing must define eval_dataset"):
+        make().evaluate()
+
+
+def test_config_and_strategy(make, folder):
+    with pytest.raises(ValueError, match="config must be a trainer.TrainerConfig, got 'folder'"):
+        Summing("folder")
+    with pytest.raises(ValueError, match="strategy MirroredStrategy is not available"):
+        Summing(trainer.TrainerConfig(folder), strategy=tf.distribute.MirroredStrategy(["CPU:0"]))
+    device = tf.distribute.OneDeviceStrategy("CPU:0")
+    with Summing(trainer.TrainerConfig(folder, max_steps=4), strategy=device) as program:
+        assert program.train().step == 4
+        assert float(program.w) == 10
+
+
+def test_a_failed_construction_gives_the_folder_back(make, folder):
+    with pytest.raises(ValueError, match="train_step returned"):
+        make(outputs(lambda x: None))
+    code = f"""
+import fcntl
+fcntl.flock(open({folder!r} + "/LOCK"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("free")
+"""
+    assert "free" in run_python(code).stdout
+
+
+def test_a_crash_that_does_not_happen_fails_the_check(tmp_path):
+    def make_one(folder, hooks):
+        return Summing(trainer.TrainerConfig(folder, save_every_steps=3, seed=7), hooks=hooks)
+
+    with pytest.raises(AssertionError, match="the crash at step 12 did not happen"):
+        testing.assert_resumes_exactly(make_one, steps=10, crashes=[12])
+    testing.assert_resumes_exactly(make_one, steps=10, crashes=2)
+
+
+def test_an_inexact_program_fails_the_check(tmp_path):
+    made = []
+
+    class Cheating(Summing):
+        def build(self):
+            super().build()
+            made.append(self)
+            self.offset = float(len(made))
+
+        def train_step(self, x):
+            return super().train_step(x + self.offset)
+
+    def make_one(folder, hooks):
+        return Cheating(trainer.TrainerConfig(folder, save_every_steps=3, seed=7), hooks=hooks)
+
+    with pytest.raises(AssertionError, match="'w' differs from the unbroken run's at step 10"):
+        testing.assert_resumes_exactly(make_one, steps=10, crashes=[4])
+
+
+def test_nothing_on_the_disk_is_lost(make, folder):
+    make(max_steps=6).train()
+    before = sorted(map(str, pathlib.Path(folder).rglob("*")))
+    for bad in (outputs(lambda x: None), dataset(lambda: None)):
+        with pytest.raises(ValueError):
+            make(bad)
+    assert sorted(map(str, pathlib.Path(folder).rglob("*"))) == before
