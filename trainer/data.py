@@ -52,6 +52,7 @@ class Source:
         self._make = make
         self._epochs = epochs
         self.position = 0
+        self.iterator: Any
         self._open_run()
         self.element_spec = self.iterator.element_spec
         if self.reason is not None:
