@@ -533,9 +533,10 @@ def test_a_really_full_disk(make, tmp_path):
         }
         program.close()
         shutil.rmtree(volume / "run" / layout.checkpoint(whole[0]))
-        assert make(Big, model_dir=volume / "run", max_to_keep=1).restored_step == whole[-1]
+        with make(Big, model_dir=volume / "run", max_to_keep=1) as resumed:
+            assert resumed.restored_step == whole[-1]
     finally:
-        os.system(f"umount {volume}")
+        assert os.system(f"umount {volume}") == 0
 
 
 def test_a_deletion_that_fails_is_a_warning(make, said):

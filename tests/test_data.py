@@ -62,7 +62,7 @@ PIPELINES = {
     "repeat below map": (lambda: shuffled().batch(3).repeat().map(lambda x: x), "replay"),
     "two shuffles": (lambda: shuffled().shuffle(4, seed=9).batch(4), "replay"),
     "concatenate": (lambda: shuffled(4).concatenate(shuffled(4)).batch(3), "replay"),
-    "inner repeat": (lambda: shuffled(4).batch(3).repeat(2).batch(2), "replay"),
+    "inner repeat": (lambda: shuffled(4).batch(3).repeat(2).unbatch().batch(3), "replay"),
     "generator": (lambda: numbers(lambda: iter(range(10))).batch(4), "replay"),
     "python": (
         lambda: tf.data.Dataset.range(10).map(
@@ -176,24 +176,24 @@ def test_a_replay_says_how_much(make, said):
     assert "data position: drawing 6 batches again to find it" in said()
 
 
-def test_a_dataset_in_two_attempts_draws_no_more_than_needed(make):
-    """With a saved iterator, a resume runs the map function for the new steps only."""
-    drawn = []
+def test_a_resume_reads_only_what_it_needs(make, tmp_path):
+    """With a saved iterator an expensive map function runs for the new steps only."""
+    path = tmp_path / "read.txt"
+    options = tf.data.Options()
+    options.autotune.enabled = False  # or a prefetch reads ahead, in any run
 
-    class Random:
-        """Stands for an expensive source: counts what is read from it."""
+    def expensive(x):
+        tf.print(x, output_stream=f"file://{path}")
+        return x
 
-        def __call__(self):
-            for number in range(1000):
-                drawn.append(number)
-                yield np.int64(number)
+    def dataset():
+        return tf.data.Dataset.range(1, 100).map(expensive).with_options(options)
 
-    # A generator must be replayed: the count tells.
-    cls = type("Ids", (Ids,), {"make_dataset": staticmethod(lambda: numbers(Random()))})
+    cls = type("Ids", (Ids,), {"make_dataset": staticmethod(dataset)})
     crash(make(cls, hooks=[testing.CrashAt(8)]), max_steps=10)
-    drawn.clear()
+    path.unlink()
     make(cls).train(10)
-    assert drawn[:10] == list(range(10))
+    assert path.read_text().split() == ["7", "8", "9", "10"]
 
 
 @pytest.mark.parametrize(("epochs", "steps"), [(1, 4), (2, 8), (3, 12)])

@@ -203,6 +203,7 @@ def _build(
     hook_list: hooks.HookList,
     store: checkpoint_store.Store,
 ) -> Parts:
+    """Makes everything that a restore needs to be there: variables above all."""
     seed = _choose_seed(store, settings.seed)
 
     def make_dataset() -> Any:
@@ -221,7 +222,7 @@ def _build(
             name="train_step",
         )
     outputs, stopwatch = history.History(), clock.Stopwatch()
-    nothing = state.State((), settings.keep_program_values)
+    variables = state.State((), settings.keep_program_values)
     parts = Parts(
         store=store,
         seed=seed,
@@ -232,7 +233,7 @@ def _build(
         loop=compiled.Loop(step, counter, source.iterator),
         hooks=hook_list,
         history=outputs,
-        content=content.Content(nothing, source, hook_list, outputs, stopwatch),
+        content=content.Content(variables, source, hook_list, outputs, stopwatch),
         stopwatch=stopwatch,
     )
     parts.content.variables = _discover(program, parts)

@@ -95,7 +95,7 @@ def without_repeat(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, int | Non
 
 def _judge_shuffle(shuffle: Any, graph: Any) -> Verdict:
     """Follows a reshuffling stage up to the pipeline's end."""
-    elementwise, node = True, shuffle
+    node, loser = shuffle, None  # the first stage that may drop its input too early
     while True:
         consumers = [
             (other, position)
@@ -104,15 +104,16 @@ def _judge_shuffle(shuffle: Any, graph: Any) -> Verdict:
             if name.split(":")[0] == node.name and other.op != "_Retval"
         ]
         if not consumers:
-            return Verdict(reason=None, repeat_in_graph=elementwise)
+            return Verdict(reason=None, repeat_in_graph=loser is None)
         node, position = consumers[0]
-        if node.op in _REPEATS and elementwise and _is_endless(node, graph):
+        if node.op in _REPEATS and loser is None and _is_endless(node, graph):
             return Verdict(reason=None, repeat_in_graph=True)
         if len(consumers) > 1 or (position > 0 and node.op != "ZipDataset"):
-            return _not_exact(shuffle, node)
+            return _not_exact(shuffle, loser or node)
         if node.op not in _OPEN_AT_ONCE:
-            return _not_exact(shuffle, node)
-        elementwise = elementwise and node.op in _ELEMENTWISE
+            return _not_exact(shuffle, loser or node)
+        if loser is None and node.op not in _ELEMENTWISE:
+            loser = node
 
 
 def _judge_function(function: Any) -> Verdict:

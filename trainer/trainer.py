@@ -16,14 +16,15 @@ import tensorflow as tf
 
 from trainer import (
     assembly,
-    clock,
     compiled,
     config,
+    ending,
     errors,
     evaluation,
     history,
     hooks,
     saving,
+    stepping,
 )
 from trainer.log import LOG, make_visible
 
@@ -140,23 +141,23 @@ class Trainer:
         """
         parts, saver = self.__parts, self.__saver
         parts.store.check_owned()
-        target = self.__target(max_steps, steps)
+        goal = ending.goal(parts.step, max_steps, steps, self.__config)
         ctx = hooks.RunContext(self, parts.step, saver.saved_step, parts.history.between)
-        reason = self.__done_before(target, more=steps is not None)
+        reason = ending.before_it_began(goal, parts)
         try:
             with parts.stopwatch:
                 parts.hooks.begin(ctx)
-                reason = reason or self.__asked_to_stop(ctx, target)
+                reason = reason or ending.asked_for(goal, parts, ctx)
                 while reason is None:
                     self.__step_hooks(parts.hooks.before_step, ctx)
-                    call = self.__run_steps(target)
+                    call = self.__run_steps(goal)
                     ctx.step, ctx.outputs = parts.step, history.Outputs(call.outputs)
                     if call.steps:
                         self.__step_hooks(parts.hooks.after_step, ctx)
-                    reason = self.__reason_to_stop(ctx, call, target)
+                    reason = ending.after_call(goal, parts, ctx, call)
                     if reason is None and saver.is_due():
                         saver.save_periodic(ctx)
-                        reason = self.__asked_to_stop(ctx, target)
+                        reason = ending.asked_for(goal, parts, ctx)
                 saver.save_last(ctx)
         except BaseException as error:
             ctx.error = error
@@ -178,7 +179,7 @@ class Trainer:
         Raises:
             ValueError: `steps` is below 1, or there was no batch.
         """
-        _check_count("steps", steps)
+        ending.check_count("steps", steps)
         with self.__strategy.scope():
             iterator = iter(self.eval_dataset())
             if self.__evaluator is None:
@@ -280,55 +281,15 @@ class Trainer:
         """Returns everything that a checkpoint of this step would hold, by name."""
         return self.__parts.content.collect(self.__parts.step)
 
-    # The details of `train`, in the order in which they are used.
-
-    def __target(self, max_steps: int | None, steps: int | None) -> int | None:
-        """Returns the step to end at; None: at the end of the data."""
-        _check_count("max_steps", max_steps)
-        _check_count("steps", steps)
-        if max_steps is not None and steps is not None:
-            raise ValueError(
-                f"train(max_steps={max_steps}, steps={steps}): give one of them: max_steps is a "
-                "total, steps counts from here"
-            )
-        here = self.__parts.step
-        if steps is not None:
-            LOG.info("training %d more steps, from step %d to %d", steps, here, here + steps)
-            return here + steps
-        target = self.__config.max_steps if max_steps is None else max_steps
-        if target is None and self.__config.epochs is None:
-            raise ValueError(
-                "no end is given: set max_steps or epochs in the config, or call "
-                "train(max_steps=...) or train(steps=...)"
-            )
-        return target
-
-    def __done_before(self, target: int | None, *, more: bool) -> str | None:
-        """Returns "already_finished" if there is nothing to train."""
-        parts = self.__parts
-        if target is not None and parts.step >= target:
-            at = (
-                "already at step %d of %d"
-                if parts.step == target
-                else ("the checkpoint is at step %d, past the target of %d")
-            )
-            LOG.info(f"{at}: nothing to train", parts.step, target)
-            return "already_finished"
-        stop = parts.content.stop
-        if stop is None:
-            return None
-        further = target is not None and (stop["target"] is None or target <= stop["target"])
-        if not more and (further or target is None):
-            LOG.info(
-                "hook %s stopped this run at step %d (%s): nothing to train; a larger max_steps "
-                "or train(steps=...) goes on",
-                stop["hook"],
-                stop["step"],
-                stop["reason"],
-            )
-            return "already_finished"
-        parts.content.stop = None
-        return None
+    def __run_steps(self, goal: ending.Goal) -> compiled.Call:
+        """Runs steps in the graph up to the next boundary that needs Python."""
+        parts, saver = self.__parts, self.__saver
+        boundaries = (
+            goal.step,
+            parts.hooks.next_boundary(parts.step),
+            saver.next_step(parts.step),
+        )
+        return stepping.to_next_boundary(parts, self.__pace, boundaries, saver.saved_step)
 
     def __step_hooks(self, call: Callable[..., None], ctx: hooks.RunContext) -> None:
         self.__in_step_hooks = True
@@ -336,70 +297,6 @@ class Trainer:
             call(ctx)
         finally:
             self.__in_step_hooks = False
-
-    def __run_steps(self, target: int | None) -> compiled.Call:
-        """Runs steps in the graph up to the next boundary that needs Python."""
-        parts, step = self.__parts, self.__parts.step
-        if parts.torn is not None:
-            raise errors.TrainerError(
-                f"{parts.torn}, so the state in memory is that of no whole step; construct the "
-                "trainer again or call restore()"
-            )
-        boundaries = (target, parts.hooks.next_boundary(step), self.__saver.next_step(step))
-        boundary = min((b for b in boundaries if b is not None), default=step + self.__pace.most)
-        begun = clock.now()
-        parts.torn = f"step {step + 1} or a later one was interrupted"
-        try:
-            limit = self.__pace.limit(boundary - step)
-            call = parts.loop.run(parts.source.iterator, limit)
-            if not call.steps and parts.source.open_next_epoch():
-                call = parts.loop.run(parts.source.iterator, limit)
-        except BaseException as error:
-            failed = int(self.__counter) + 1
-            parts.torn = f"step {failed} raised {type(error).__name__}"
-            errors.add_note(error, f"raised by train_step at step {failed}")
-            raise
-        self.__pace.took(call.steps, clock.now() - begun)
-        parts.history.add(step + 1, call.steps, call.series)
-        parts.history.forget_before(parts.hooks.history_start(step))
-        parts.step += call.steps
-        parts.source.drawn(call.steps)
-        self.__check_finite(call)
-        parts.torn = None
-        return call
-
-    def __check_finite(self, call: compiled.Call) -> None:
-        if call.finite:
-            return
-        step = self.__parts.step
-        self.__parts.torn = f"step {step} returned an output that is not finite"
-        for name, value in call.outputs.items():
-            if value.dtype.is_floating and not bool(tf.math.is_finite(value)):
-                raise errors.NonFiniteError(step, name, float(value), self.__saver.saved_step)
-
-    def __asked_to_stop(self, ctx: hooks.RunContext, target: int | None) -> str | None:
-        if ctx.stop is None:
-            return None
-        self.__parts.content.stop = {**ctx.stop, "step": self.__parts.step, "target": target}
-        LOG.info("hook %s asked to stop (%s)", ctx.stop["hook"], ctx.stop["reason"])
-        return "stopped"
-
-    def __reason_to_stop(
-        self, ctx: hooks.RunContext, call: compiled.Call, target: int | None
-    ) -> str | None:
-        step = self.__parts.step
-        if ctx.stop is not None:
-            return self.__asked_to_stop(ctx, target)
-        if target is not None and step >= target:
-            return "finished"
-        if call.steps or not call.ended:
-            return None  # if the data has ended, the next call will tell
-        if step == 0:
-            raise ValueError("train_dataset() gave no batch; give it at least one")
-        if target is None:
-            return "finished" if step > ctx.start_step else "already_finished"
-        LOG.warning("the data ended early, after step %d of %d", step, target)
-        return "out_of_data"
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_Trainer__"):
@@ -410,11 +307,6 @@ class Trainer:
                 "    super().__init__(config, hooks=hooks, strategy=strategy)"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _check_count(name: str, value: Any) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError(f"{name} must be a whole number of at least 1 or None, got {value!r}")
 
 
 def _brief(error: BaseException) -> str:

@@ -1,0 +1,37 @@
+# The two commands of a new user are `make demo` and `make test`; each sets up .venv by itself.
+
+PYTHON ?= python3
+VENV := .venv
+SOURCES := setup.py setup.cfg pyproject.toml README.md $(shell find trainer -name '*.py')
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/python examples/demo.py
+
+# The installed package is what is tested, from a folder in which the source cannot be imported.
+test: $(VENV)/.installed
+	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest
+
+lint: $(VENV)/.linters
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+$(VENV)/.requirements: setup.cfg
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip setuptools wheel
+	$(VENV)/bin/pip install --quiet '.[examples,test]'
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.requirements $(SOURCES)
+	rm -rf build
+	$(VENV)/bin/pip install --quiet --no-deps --no-build-isolation --force-reinstall .
+	touch $@
+
+$(VENV)/.linters: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet '.[dev]'
+	touch $@

@@ -1,0 +1,74 @@
+"""One compiled call: from where the run is to the next boundary that needs Python.
+
+Owns the choice of that boundary and what becomes of a call's results. Promises that the step as an
+int, the data position and the history move together, and that a state that is of no whole step is
+marked so that nothing saves it. Refuses to know why a boundary is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from trainer import assembly, clock, compiled, errors
+
+
+def to_next_boundary(
+    parts: assembly.Parts,
+    pace: compiled.Pace,
+    boundaries: Iterable[int | None],
+    saved_step: int | None,
+) -> compiled.Call:
+    """Runs steps in the graph up to the first boundary, or fewer.
+
+    Args:
+        parts: the trainer's parts.
+        pace: how many steps one call may run.
+        boundaries: steps at which Python must have its turn; None for "never".
+        saved_step: newest checkpoint's step, for the message of an error.
+
+    Raises:
+        NonFiniteError: an output of a step was NaN or infinite.
+        TrainerError: an earlier call was interrupted.
+        Exception: what the step raised, with its number in a note.
+    """
+    if parts.torn is not None:
+        raise errors.TrainerError(
+            f"{parts.torn}, so the state in memory is that of no whole step; construct the trainer "
+            "again or call restore()"
+        )
+    first = parts.step + 1
+    boundary = min((b for b in boundaries if b is not None), default=parts.step + pace.most)
+    begun = clock.now()
+    parts.torn = f"step {first} or a later one was interrupted"
+    call = _run(parts, pace.limit(boundary - parts.step))
+    pace.took(call.steps, clock.now() - begun)
+    parts.history.forget_before(parts.hooks.history_start(parts.step))
+    parts.history.add(first, call.steps, call.series)
+    parts.step += call.steps
+    parts.source.drawn(call.steps)
+    if not call.finite:
+        parts.torn = f"step {parts.step} returned an output that is not finite"
+        _raise_non_finite(parts.step, call, saved_step)
+    parts.torn = None
+    return call
+
+
+def _run(parts: assembly.Parts, limit: int) -> compiled.Call:
+    try:
+        call = parts.loop.run(parts.source.iterator, limit)
+        if not call.steps and parts.source.open_next_epoch():
+            call = parts.loop.run(parts.source.iterator, limit)
+    except BaseException as error:
+        failed = int(parts.counter) + 1
+        parts.torn = f"step {failed} raised {type(error).__name__}"
+        errors.add_note(error, f"raised by train_step at step {failed}")
+        raise
+    return call
+
+
+def _raise_non_finite(step: int, call: compiled.Call, saved_step: int | None) -> None:
+    for name, value in call.outputs.items():
+        if value.dtype.is_floating and not bool(tf.math.is_finite(value)):
+            raise errors.NonFiniteError(step, name, float(value), saved_step)
