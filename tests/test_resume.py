@@ -608,3 +608,45 @@ def test_another_pipeline_is_named(make):
     program = make(Batched, keep_program_values=("trainer/data/iterator",), max_steps=10)
     program.train()
     assert float(program.w) == 55
+
+
+# Settings of optimizers that are no variables
+
+
+class ShorterWindow(Accumulating):
+    def build(self):
+        self.w = tf.Variable(0.0)
+        self.optimizer = SGD(self.rate, gradient_accumulation_steps=2)
+
+
+def test_another_window_within_a_window_is_refused(make):
+    make(Accumulating, max_steps=6, save_every_steps=100).train()
+    with pytest.raises(trainer.CheckpointMismatchError) as caught:
+        make(ShorterWindow)
+    line = "optimizer: gradient_accumulation_steps 4 in the checkpoint, 2 in the program"
+    assert line in str(caught.value)
+    assert "lies within a window; train to a window's end first" in str(caught.value)
+
+
+def test_another_window_at_a_windows_end_is_said(make, said):
+    make(Accumulating, max_steps=4, save_every_steps=100).train()
+    program = make(ShorterWindow, max_steps=6)
+    assert "gradient_accumulation_steps 4 in the checkpoint, 2 in the program; using 2" in said()
+    program.train()
+    assert float(program.w) == 2.5 + 5.5
+
+
+def test_a_schedule_that_ends_before_the_run(make, said):
+    class Decaying(Momentum):
+        def build(self):
+            self.w = tf.Variable(0.0)
+            decay = tf.keras.optimizers.schedules.PolynomialDecay(1.0, 4, end_learning_rate=0.0)
+            self.optimizer = SGD(decay)
+
+    make(Decaying, max_steps=4).train()
+    assert "its schedule" not in said()
+    make(Decaying, max_steps=8).train()
+    assert "optimizer: its schedule PolynomialDecay ends at step 4 and the run goes to step 8" in (
+        said()
+    )
+    assert "the rate stays at 0 from there" in said()

@@ -17,7 +17,7 @@ GOLDEN = pathlib.Path(HERE, "golden")
 
 
 def names(**attributes):
-    return [entry.name for entry in discovery.discover(attributes.items())]
+    return [entry.name for entry in discovery.discover(attributes.items()).entries]
 
 
 def test_the_contract_names(make):

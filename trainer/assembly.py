@@ -114,17 +114,16 @@ def add_hook(program: Any, parts: Parts, hook: hooks.Hook) -> None:
     """Appends a hook to a trainer that is ready, with its saved state."""
     key = parts.hooks.add(hook)
     before = set(parts.content.variables.entries)
-    variables = _discover(program, parts)
-    new = {
+    _look_through(program, parts)
+    variables = parts.content.variables
+    saved = {
         name: parts.hook_tensors[name]
         for name in variables.entries
         if name not in before and name in parts.hook_tensors
     }
-    variables.check(
-        parts.store.folder, state.describe(new), but=list(set(variables.entries) - set(new))
-    )
-    parts.content.variables = variables
-    variables.assign(new)
+    others = [name for name in variables.entries if name not in saved]
+    variables.check(parts.store.folder, state.describe(saved), but=others)
+    variables.assign(saved)
     _give_state(parts, key, hook)
 
 
@@ -147,11 +146,8 @@ def go_back(parts: Parts, step: int) -> None:
 
 def late_variables(program: Any, parts: Parts) -> list[str]:
     """Returns the names of variables made after construction: no checkpoint holds them."""
-    return [
-        name
-        for name in _discover(program, parts).entries
-        if name not in parts.content.variables.entries
-    ]
+    names = [entry.name for entry in _discover(program, parts).entries]
+    return [name for name in names if name not in parts.content.variables.entries]
 
 
 def checked_config(value: Any) -> config.TrainerConfig:
@@ -236,7 +232,7 @@ def _build(
         content=content.Content(variables, source, hook_list, outputs, stopwatch),
         stopwatch=stopwatch,
     )
-    parts.content.variables = _discover(program, parts)
+    _look_through(program, parts)
     return parts
 
 
@@ -259,7 +255,14 @@ def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:
     return newest.seed
 
 
-def _discover(program: Any, parts: Parts) -> state.State:
+def _look_through(program: Any, parts: Parts) -> None:
+    """Finds what is to be saved, now that all of it exists."""
+    found = _discover(program, parts)
+    parts.content.variables = parts.content.variables.renewed(found.entries)
+    parts.content.optimizers = found.optimizers
+
+
+def _discover(program: Any, parts: Parts) -> discovery.Found:
     def attributes() -> Iterator[tuple[str, Any]]:
         yield "trainer/step", parts.counter
         yield from _user_attributes(program).items()
@@ -267,7 +270,7 @@ def _discover(program: Any, parts: Parts) -> state.State:
             for name, value in inspection.vars_of(hook).items():
                 yield f"trainer/hooks/{key}/{name.lstrip('_')}", value
 
-    return parts.content.variables.renewed(discovery.discover(attributes()))
+    return discovery.discover(attributes())
 
 
 def _user_attributes(program: Any) -> dict[str, Any]:
@@ -317,8 +320,8 @@ def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) 
 
 
 def _check(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
-    manifest, _ = found
-    parts.content.check(path, manifest.variables, manifest.tensors)
+    manifest, tensors = found
+    parts.content.check(path, manifest.variables, manifest.tensors, tensors)
 
 
 def _apply(parts: Parts, path: str, found: checkpoint_store.Found) -> None:

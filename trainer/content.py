@@ -11,6 +11,7 @@ Owns the list of everything that decides the future of a run, and its names in a
     trainer/data/iterator         variant: the iterator, where it can be saved
     trainer/data/epoch_start      variant: the iterator at the start of the pass, where needed
     trainer/history/<output>      float32[n]: values not yet shown to a hook
+    trainer/optimizers            JSON text: settings of optimizers that are no variables
     trainer/random/python, numpy  JSON text: the global generators
     trainer/stop                  JSON text: who asked the run to stop, or null
     trainer/secs                  float64: seconds of training
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer import clock, data, errors, history, hooks, seeds, state
+from trainer import clock, data, errors, history, hooks, seeds, state, tuning
 from trainer.log import LOG
 
 _HOOK, _HISTORY, _DATA = "trainer/hooks/", "trainer/history/", "trainer/data/"
@@ -48,6 +49,7 @@ class Content:
         hooks: the hooks.
         history: recent outputs.
         stopwatch: seconds of training.
+        optimizers: names and Keras optimizers.
         stop: which hook asked the run to stop, why, and at which target; None if none did.
     """
 
@@ -56,6 +58,7 @@ class Content:
     hooks: hooks.HookList
     history: history.History
     stopwatch: clock.Stopwatch
+    optimizers: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
     stop: dict[str, Any] | None = None
 
     def collect(self, step: int) -> dict[str, Any]:
@@ -63,6 +66,7 @@ class Content:
         tensors: dict[str, Any] = dict(self.variables.values())
         tensors |= {_DATA + name: tensor for name, tensor in self.source.saved().items()}
         texts = {_HOOK + key: text for key, text in self.hooks.states().items()}
+        texts["trainer/optimizers"] = json.dumps(tuning.settings(self.optimizers))
         texts["trainer/random/python"] = seeds.python_state()
         texts["trainer/random/numpy"] = seeds.numpy_state()
         texts["trainer/stop"] = json.dumps(self.stop, sort_keys=True)
@@ -72,8 +76,14 @@ class Content:
         tensors |= {_HISTORY + name: tf.constant(values) for name, values in pending.items()}
         return tensors
 
-    def check(self, path: str, names: list[str], described: state.Described) -> None:
-        """Compares the variables with those of a checkpoint.
+    def check(
+        self,
+        path: str,
+        names: list[str],
+        described: state.Described,
+        tensors: Mapping[str, Any],
+    ) -> None:
+        """Compares the variables and the settings of optimizers with those of a checkpoint.
 
         A hook that only one side has is no mismatch: results do not depend on which hooks watch.
 
@@ -81,6 +91,7 @@ class Content:
             path: folder of the checkpoint, for the message.
             names: names of the variables in it.
             described: name to dtype and shape of all that it holds.
+            tensors: all that it holds.
 
         Raises:
             CheckpointMismatchError: they differ.
@@ -102,6 +113,7 @@ class Content:
         self.variables.check(
             path, shared, but=[name for name in self.variables.entries if _hook_of(name) in lonely]
         )
+        self._check_settings(path, tensors)
 
     def apply(self, path: str, step: int, tensors: Mapping[str, Any]) -> None:
         """Takes everything back, after `check`.
@@ -130,6 +142,12 @@ class Content:
         # Last: what was restored until here may have drawn from the global generators.
         seeds.set_python_state(_text(tensors["trainer/random/python"]))
         seeds.set_numpy_state(_text(tensors["trainer/random/numpy"]))
+
+    def _check_settings(self, path: str, tensors: Mapping[str, Any]) -> None:
+        present = tuning.settings(self.optimizers)
+        counters = {name: f"{name}/iterations" for name in present}
+        steps = {name: int(tensors[key]) for name, key in counters.items() if key in tensors}
+        tuning.compare(path, json.loads(_text(tensors["trainer/optimizers"])), present, steps)
 
     def hook_state(self, key: str, tensors: Mapping[str, Any]) -> dict[str, Any] | None:
         """Returns the state that a checkpoint holds for a hook, or None."""

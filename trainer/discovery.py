@@ -54,8 +54,21 @@ class Entry:
     kind: str
 
 
-def discover(attributes: Iterable[tuple[str, Any]]) -> list[Entry]:
-    """Returns every variable reachable from named objects, in the order of the walk.
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a walk came across.
+
+    Args:
+        entries: every variable, in the order of the walk.
+        optimizers: names and Keras optimizers.
+    """
+
+    entries: list[Entry]
+    optimizers: list[tuple[str, Any]]
+
+
+def discover(attributes: Iterable[tuple[str, Any]]) -> Found:
+    """Returns every variable and optimizer reachable from named objects.
 
     Args:
         attributes: names and objects, walked in this order; a variable reachable in two ways has
@@ -65,7 +78,7 @@ def discover(attributes: Iterable[tuple[str, Any]]) -> list[Entry]:
     for name, value in attributes:
         walk.visit(name, value, "variable")
     walk.name_slots()
-    return walk.entries
+    return Found(walk.entries, walk.optimizers)
 
 
 def variable_of(value: Any) -> tf.Variable | None:
@@ -84,7 +97,7 @@ class _Walk:
         self._seen: dict[int, Any] = {}  # holds on to each object, so that no id is used twice
         self._names: dict[int, str] = {}
         self._taken: set[str] = set()
-        self._optimizers: list[tuple[str, Any]] = []
+        self.optimizers: list[tuple[str, Any]] = []
 
     def visit(self, name: str, value: Any, kind: str) -> None:
         variable = variable_of(value)
@@ -100,12 +113,12 @@ class _Walk:
 
     def name_slots(self) -> None:
         """Names the optimizers' slots, now that the variables they belong to have names."""
-        for name, optimizer in self._optimizers:
+        for name, optimizer in self.optimizers:
             slots = list(_slots(optimizer, self.entries))
             paths = _without_shared_head([self._name_of(owner) for owner, _, _ in slots])
             for path, (_, key, variable) in zip(paths, slots, strict=True):
                 self._add(f"{name}/{_plain_name(optimizer)}/{path}/{key}", variable, "optimizer")
-        for name, optimizer in self._optimizers:
+        for name, optimizer in self.optimizers:
             for number, leftover in enumerate(_listed(optimizer)):
                 self.visit(f"{name}/variables/{number}", leftover, "optimizer")
 
@@ -130,7 +143,7 @@ class _Walk:
         if isinstance(value, tf.random.Generator):
             return [("state", value.state)]
         if _is_optimizer(value):
-            self._optimizers.append((name, value))
+            self.optimizers.append((name, value))
             return [(k, v) for k, v in _attributes(value) if not isinstance(v, list | tuple)]
         if _is_keras(value):
             return _keras_children(value)

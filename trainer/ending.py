@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from trainer import assembly, compiled, config, hooks
+from trainer import assembly, compiled, config, hooks, tuning
 from trainer.log import LOG
 
 
@@ -82,6 +82,8 @@ def before_it_began(wanted: Goal, parts: assembly.Parts) -> str | None:
         )
         return "already_finished"
     parts.content.stop = None
+    if wanted.step is not None:
+        tuning.warn_of_ended_schedules(parts.content.optimizers, wanted.step)
     return None
 
 
