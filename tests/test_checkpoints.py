@@ -23,7 +23,8 @@ PARTS = {"manifest.json", "state.data-00000-of-00001", "state.index"}
 
 
 def names(folder):
-    return sorted(os.listdir(folder))
+    """Returns what lies in a run folder, but for the journal."""
+    return sorted(name for name in os.listdir(folder) if name != "journal.jsonl")
 
 
 def three(make):
@@ -46,6 +47,7 @@ def finish(make, **settings):
 def test_the_folder(make, folder):
     make(max_steps=6).train()
     assert names(folder) == ["LOCK", "checkpoint", "ckpt-3", "ckpt-6"]
+    assert sorted(os.listdir(folder))[-1] == "journal.jsonl"
     assert set(os.listdir(f"{folder}/ckpt-6")) == PARTS
     content = json.loads(pathlib.Path(folder, "ckpt-6", "manifest.json").read_text())
     assert content["format"] == manifest.FORMAT
@@ -227,7 +229,7 @@ def test_death_at_every_operation_of_a_save(make, folder, monkeypatch, tmp_path)
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / "before", folder)
         program = make(max_to_keep=1)
-        program._Trainer__parts.store._files = faults.Files(at=at)
+        program._Trainer__parts.store.files = faults.Files(at=at)
         try:
             program.train(max_steps=6)
             break
@@ -271,7 +273,7 @@ def test_replacing_a_checkpoint_of_the_same_step(make, folder, tmp_path):
         shutil.copytree(tmp_path / "before", folder)
         program = make()
         program.w.assign(100.0)
-        program._Trainer__parts.store._files = faults.Files(at=at)
+        program._Trainer__parts.store.files = faults.Files(at=at)
         try:
             program.save()
             break
@@ -304,7 +306,7 @@ class Deadly(list):
         super().append(item)
         if len(self) == {at}: os.kill(os.getpid(), signal.SIGKILL)
 watched.log = Deadly()
-program._Trainer__parts.store._files = watched
+program._Trainer__parts.store.files = watched
 program.train(max_steps=6)
 """
     assert run_python(code, check=False).returncode == -signal.SIGKILL
@@ -471,7 +473,7 @@ def _full(at):
 def test_no_space_is_said_and_costs_nothing(make, said, folder):
     program = make(on_save_error="raise")
     program.train(max_steps=3)
-    program._Trainer__parts.store._files = _full(2)
+    program._Trainer__parts.store.files = _full(2)
     with pytest.raises(trainer.SaveError, match="No space left on device") as caught:
         program.train(max_steps=10)
     assert "could not save checkpoint 6" in str(caught.value)
@@ -486,7 +488,7 @@ def test_no_space_is_said_and_costs_nothing(make, said, folder):
 def test_warn_and_go_on(make, said):
     program = make(max_steps=9)
     once = faults.Files(at=2, fault=OSError(errno.ENOSPC, "No space left"), persistent=False)
-    program._Trainer__parts.store._files = once
+    program._Trainer__parts.store.files = once
     program.train()
     assert program.checkpoints == [6, 9]
     assert "could not save checkpoint 3" in said()
@@ -495,7 +497,7 @@ def test_warn_and_go_on(make, said):
 
 def test_three_failures_in_a_row_raise(make):
     program = make(max_steps=100)
-    program._Trainer__parts.store._files = _full(1)
+    program._Trainer__parts.store.files = _full(1)
     with pytest.raises(trainer.SaveError, match="could not save checkpoint 9"):
         program.train()
 
@@ -503,7 +505,7 @@ def test_three_failures_in_a_row_raise(make):
 def test_a_failed_last_save_raises(make):
     program = make(max_steps=4)
     program.train(max_steps=3)
-    program._Trainer__parts.store._files = _full(1)
+    program._Trainer__parts.store.files = _full(1)
     with pytest.raises(trainer.SaveError, match="could not save checkpoint 4"):
         program.train()
 
@@ -541,7 +543,7 @@ def test_a_really_full_disk(make, tmp_path):
 
 def test_a_deletion_that_fails_is_a_warning(make, said):
     program = make(max_steps=12, max_to_keep=1)
-    watched = program._Trainer__parts.store._files = faults.Files()
+    watched = program._Trainer__parts.store.files = faults.Files()
     real = watched._files.rename
 
     def rename(old, new):

@@ -439,7 +439,12 @@ def test_warm_start_from_a_run(make, tmp_path, said):
     assert float(program.w) == 3.5  # momentum started anew
     again = make(Momentum, init_from=tmp_path / "source", max_steps=3)
     assert (again.step, float(again.w)) == (1, 3.5)  # now the folder wins
-    assert sorted(os.listdir(tmp_path / "source")) == ["LOCK", "checkpoint", "ckpt-2"]
+    assert sorted(os.listdir(tmp_path / "source")) == [
+        "LOCK",
+        "checkpoint",
+        "ckpt-2",
+        "journal.jsonl",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "tensorflow", "keras"])

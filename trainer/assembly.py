@@ -8,6 +8,8 @@ variable. Refuses to train or to save.
 from __future__ import annotations
 
 import dataclasses
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ from trainer import (
     history,
     hooks,
     inspection,
+    journal,
     seeds,
     state,
     warm_start,
@@ -38,6 +41,7 @@ class Parts:
 
     Args:
         store: the checkpoints.
+        journal: the run's diary.
         seed: seed of the run.
         strategy: TensorFlow's strategy.
         counter: the step as a variable.
@@ -55,6 +59,7 @@ class Parts:
     """
 
     store: checkpoint_store.Store
+    journal: journal.Journal
     seed: int
     strategy: tf.distribute.Strategy
     counter: tf.Variable
@@ -142,6 +147,7 @@ def go_back(parts: Parts, step: int) -> None:
     for key, hook in parts.hooks:
         _give_state(parts, key, hook)
     LOG.info("went back to checkpoint %d; set aside: %s", step, later or "none")
+    parts.journal.note("rewind", step=step, set_aside=later)
 
 
 def late_variables(program: Any, parts: Parts) -> list[str]:
@@ -221,6 +227,7 @@ def _build(
     variables = state.State((), settings.keep_program_values)
     parts = Parts(
         store=store,
+        journal=journal.Journal(store.files, store.folder),
         seed=seed,
         strategy=strategy,
         counter=counter,
@@ -310,8 +317,13 @@ def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) 
         _check(parts, path, found)
         _apply(parts, path, found)
 
+    begun = clock.now()
     found = parts.store.recover(accept)
+    parts.journal.note("start", process=os.getpid(), host=socket.gethostname(), seed=parts.seed)
     if found is not None:
+        secs = round(clock.now() - begun, 3)
+        lost = parts.store.newest_before_recovery - parts.step
+        parts.journal.note("restore", step=parts.step, steps_lost=lost, secs=secs)
         LOG.info("resumed at step %d from %s", parts.step, parts.store.path(parts.step))
         return
     if settings.init_from is not None:

@@ -73,8 +73,11 @@ class Saver:
             self._say_what_is_not_kept()
         begun = clock.now()
         tensors = parts.content.collect(parts.step)
-        parts.store.save(parts.step, tensors, lambda sizes: self._describe(tensors, sizes))
+        written = parts.store.save(
+            parts.step, tensors, lambda sizes: self._describe(tensors, sizes)
+        )
         secs = clock.now() - begun
+        parts.journal.note("save", step=parts.step, stall_secs=round(secs, 4), bytes=written.bytes)
         if not self._saved_before:
             LOG.info("first save took %.3f s (checkpoint %d)", secs, parts.step)
         self._saved_before = True
@@ -109,6 +112,7 @@ class Saver:
         except errors.SaveError as error:
             self._failures += 1
             self._failures_in_a_row += 1
+            self._parts.journal.note("failure", step=self._parts.step, error=str(error))
             if last or self._raise or self._failures_in_a_row >= _FAILURES_IN_A_ROW:
                 raise
             LOG.warning("%s Training goes on.", error)

@@ -161,10 +161,12 @@ class Trainer:
                 saver.save_last(ctx)
         except BaseException as error:
             ctx.error = error
+            parts.journal.note("stop", step=parts.step, reason="error", error=_brief(error))
             LOG.error("run ended at step %d by %s; %s", parts.step, _brief(error), saver.stands())
             raise
         finally:
             parts.hooks.end(ctx)
+        parts.journal.note("stop", step=parts.step, reason=reason)
         LOG.info("%s at step %d", reason.replace("_", " "), parts.step)
         return RunResult(parts.step, reason)
 

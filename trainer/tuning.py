@@ -2,7 +2,7 @@
 
 Owns the comparison of such settings with those a checkpoint was written under, and the end of a
 learning-rate schedule. Promises to refuse a change that would tear a window of accumulated
-gradients and to say every other change in one line. Refuses to change a setting: they are the program's.
+gradients and to say every other change in one line. Refuses to change a setting.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ BUNDLE = "state"
 INDEX = "state.index"
 DATA = "state.data-00000-of-00001"
 STATE_FILE = "checkpoint"
-JOURNAL = "journal.jsonl"
 LOCK = "LOCK"
 
 _COMPLETE = re.compile(r"ckpt-(\d+)")

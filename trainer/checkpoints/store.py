@@ -28,6 +28,9 @@ class Store:
         max_to_keep: newest checkpoints kept; None keeps all.
         keep_every_n_hours: also keep one per so many hours of training.
         files: the file operations; None chooses by the folder.
+
+    Attributes:
+        newest_before_recovery: the step of the newest checkpoint that `recover` saw, whole or not.
     """
 
     def __init__(
@@ -39,11 +42,12 @@ class Store:
         files: files_module.Files | None = None,
     ):
         self.folder = folder
-        self._files = files or files_module.for_path(folder)
+        self.files = files or files_module.for_path(folder)
         self._max_to_keep = max_to_keep
         self._keep_secs = None if keep_every_n_hours is None else keep_every_n_hours * 3600
         self._lock: lock.Lock | None = None
         self._undeletable: set[str] = set()
+        self.newest_before_recovery = 0
 
     def own(self) -> None:
         """Makes the folder if need be and locks it.
@@ -53,8 +57,8 @@ class Store:
             ValueError: the path is a file, or not writable.
         """
         try:
-            self._files.make_folder(self.folder)
-            if self._files.atomic_rename:
+            self.files.make_folder(self.folder)
+            if self.files.atomic_rename:
                 self._lock = lock.Lock(self.folder)
         except (FileExistsError, NotADirectoryError):
             raise ValueError(
@@ -78,11 +82,11 @@ class Store:
 
     def holds(self, name: str) -> bool:
         """Tells whether something of this name lies in the folder."""
-        return self._files.exists(self._files.join(self.folder, name))
+        return self.files.exists(self.files.join(self.folder, name))
 
     def numbered(self) -> list[int]:
         """Returns the steps that have a checkpoint folder of ours, whole or not, ascending."""
-        steps = (layout.step_of(name) for name in self._files.names(self.folder))
+        steps = (layout.step_of(name) for name in self.files.names(self.folder))
         return sorted(
             step for step in steps if step is not None and self._is_ours(layout.checkpoint(step))
         )
@@ -105,11 +109,11 @@ class Store:
         Raises:
             DamagedCheckpointError: it cannot be trusted.
         """
-        return reading.read(self._files, self.path(step))
+        return reading.read(self.files, self.path(step))
 
     def path(self, step: int) -> str:
         """Returns the folder of checkpoint `step`."""
-        return self._files.join(self.folder, layout.checkpoint(step))
+        return self.files.join(self.folder, layout.checkpoint(step))
 
     def recover(self, accept: Callable[[str, Found], None]) -> Found | None:
         """Reads the newest checkpoint that can be trusted and hands it to `accept`.
@@ -127,7 +131,8 @@ class Store:
         Raises:
             NoReadableCheckpointError: there are checkpoints and none can be trusted.
         """
-        commit.put_back(self._files, self.folder)
+        commit.put_back(self.files, self.folder)
+        self.newest_before_recovery = max(self.numbered(), default=0)
         damaged: list[errors.DamagedCheckpointError] = []
         found: Found | None = None
         for step in reversed(self.numbered()):
@@ -142,7 +147,7 @@ class Store:
             accept(self.path(found[0].step), found)
             self._report(damaged, found[0].step)
         for bad in damaged:
-            self._set_aside(self._files.split(bad.path)[1], "damaged")
+            self._set_aside(self.files.split(bad.path)[1], "damaged")
         self._sweep()
         self._repair_state_file()
         return found
@@ -160,9 +165,9 @@ class Store:
         import tensorflow as tf
 
         try:
-            manifest = commit.write(self._files, self.folder, step, tensors, describe)
+            manifest = commit.write(self.files, self.folder, step, tensors, describe)
         except (OSError, tf.errors.OpError) as error:
-            commit.put_back(self._files, self.folder)
+            commit.put_back(self.files, self.folder)
             self._sweep()
             raise errors.SaveError(self._save_failed(step, tensors, error)) from error
         self._retain()
@@ -174,18 +179,18 @@ class Store:
         for newer in reversed(later):
             # Newest first: a kill between two renames leaves the run at a step between.
             self._set_aside(layout.checkpoint(newer), "superseded")
-        commit.write_state_file(self._files, self.folder, self.complete())
+        commit.write_state_file(self.files, self.folder, self.complete())
         return later
 
     def _is_ours(self, name: str) -> bool:
         """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
-        names = self._files.names(self._files.join(self.folder, name))
+        names = self.files.names(self.files.join(self.folder, name))
         known = {manifest_module.NAME, layout.INDEX, layout.DATA}
-        return set(names) <= known and self._files.is_folder(self._files.join(self.folder, name))
+        return set(names) <= known and self.files.is_folder(self.files.join(self.folder, name))
 
     def _plausible(self, step: int) -> manifest_module.Manifest | None:
         try:
-            return reading.read_manifest(self._files, self.path(step))
+            return reading.read_manifest(self.files, self.path(step))
         except errors.DamagedCheckpointError:
             return None
 
@@ -200,7 +205,7 @@ class Store:
             doomed = [manifest.step for manifest in older if manifest.step not in hourly]
             kept = [step for step in kept if step not in doomed]
         # Named before anything is deleted, so that TensorFlow's tools never follow a dead name.
-        commit.write_state_file(self._files, self.folder, kept)
+        commit.write_state_file(self.files, self.folder, kept)
         for step in doomed:
             self._delete(layout.checkpoint(step))
 
@@ -217,7 +222,7 @@ class Store:
 
     def _delete(self, name: str) -> None:
         try:
-            commit.delete(self._files, self.folder, name)
+            commit.delete(self.files, self.folder, name)
             self._undeletable.discard(name)
         except OSError as error:
             if name not in self._undeletable:  # said once, tried again after each save
@@ -226,50 +231,48 @@ class Store:
 
     def _set_aside(self, name: str, why: str) -> None:
         target, number = f"{name}.{why}", 1
-        while self._files.exists(self._files.join(self.folder, target)):
+        while self.files.exists(self.files.join(self.folder, target)):
             target, number = f"{name}.{why}-{number}", number + 1
-        self._files.rename(
-            self._files.join(self.folder, name), self._files.join(self.folder, target)
-        )
-        self._files.sync_folder(self.folder)
+        self.files.rename(self.files.join(self.folder, name), self.files.join(self.folder, target))
+        self.files.sync_folder(self.folder)
         LOG.warning("set %s aside as %s", name, target)
 
     def _sweep(self) -> None:
         """Removes what killed saves and deletions left: names of our own making only."""
-        for name in self._files.names(self.folder):
+        for name in self.files.names(self.folder):
             if not layout.is_leftover(name):
                 continue
-            path = self._files.join(self.folder, name)
+            path = self.files.join(self.folder, name)
             try:
-                if self._files.is_folder(path):
-                    self._files.remove_folder(path)
+                if self.files.is_folder(path):
+                    self.files.remove_folder(path)
                 else:
-                    self._files.remove(path)
+                    self.files.remove(path)
             except OSError as error:
                 LOG.warning("could not remove the leftover %s (%s)", name, error)
 
     def _repair_state_file(self) -> None:
         steps = self.complete()
         expected = commit.state_file_content(steps)
-        path = self._files.join(self.folder, layout.STATE_FILE)
+        path = self.files.join(self.folder, layout.STATE_FILE)
         try:
-            seen = self._files.read(path)
+            seen = self.files.read(path)
         except FileNotFoundError:
             seen = None
         if seen == expected or (seen is None and not steps):
             return
         LOG.warning("%s; rebuilt the list from the folder: %s", _wrong(path, seen), steps)
-        commit.write_state_file(self._files, self.folder, steps)
+        commit.write_state_file(self.files, self.folder, steps)
 
     def _report(self, damaged: list[errors.DamagedCheckpointError], step: int) -> None:
         for error in damaged:
-            lost = (layout.step_of(self._files.split(error.path)[1]) or step) - step
+            lost = (layout.step_of(self.files.split(error.path)[1]) or step) - step
             LOG.warning("%s; falling back to checkpoint %d, %d steps lost", error, step, lost)
 
     def _save_failed(self, step: int, tensors: files_module.Tensors, error: Exception) -> str:
         needed = sum(getattr(tensor, "nbytes", 0) for tensor in tensors.values())
         free = ""
-        if self._files.atomic_rename:
+        if self.files.atomic_rename:
             free = f", {shutil.disk_usage(self.folder).free:,} bytes are free"
         reason = str(getattr(error, "message", error)).strip().splitlines()[0]
         return (
