@@ -16,13 +16,13 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import (
+    checks,
     clock,
     compiled,
     config,
     content,
     data,
     discovery,
-    errors,
     history,
     hooks,
     inspection,
@@ -98,14 +98,14 @@ def assemble(
         max_to_keep=settings.max_to_keep,
         keep_every_n_hours=settings.keep_every_n_hours,
     )
-    _check_resume(store, settings.resume)
+    checks.resume(store, settings.resume)
     store.own()
     try:
         parts = _build(
             program, settings, strategy=strategy, counter=counter, hook_list=hook_list, store=store
         )
-        _check_coverage(program, parts)
-        _warn_of_hidden_state(parts)
+        checks.coverage(parts.compiled_step, parts.content.variables, _user_attributes(program))
+        checks.hidden_state(parts.compiled_step)
         _restore_newest(program, parts, settings)
         for key, hook in parts.hooks:
             _give_state(parts, key, hook)
@@ -154,46 +154,6 @@ def late_variables(program: Any, parts: Parts) -> list[str]:
     """Returns the names of variables made after construction: no checkpoint holds them."""
     names = [entry.name for entry in _discover(program, parts).entries]
     return [name for name in names if name not in parts.content.variables.entries]
-
-
-def checked_config(value: Any) -> config.TrainerConfig:
-    """Returns a config, or raises `ValueError` for anything else."""
-    if not isinstance(value, config.TrainerConfig):
-        raise ValueError(f"config must be a trainer.TrainerConfig, got {value!r}")
-    return value
-
-
-def checked_strategy(value: Any) -> tf.distribute.Strategy:
-    """Returns a strategy of one device, or raises `ValueError`."""
-    if value is None:
-        return tf.distribute.get_strategy()
-    default = type(tf.distribute.get_strategy())
-    if not isinstance(value, tf.distribute.OneDeviceStrategy | default):
-        raise ValueError(
-            f"strategy {type(value).__name__} is not available in this version: it trains on one "
-            "device, with strategy=None or a tf.distribute.OneDeviceStrategy"
-        )
-    return value
-
-
-def _check_resume(store: checkpoint_store.Store, resume: str) -> None:
-    """Refuses before anything is made, be it a folder."""
-    if store.holds("saved_model.pb"):
-        raise ValueError(
-            f"model_dir {store.folder!r} is a SavedModel, not a run; name another folder, and save "
-            "weights with model.save_weights('x.weights.h5') to start from with init_from"
-        )
-    steps = store.numbered() if resume != "auto" else []
-    if resume == "required" and not steps:
-        raise errors.CheckpointError(
-            f"resume='required' and no checkpoint was found in {store.folder}; check the name of "
-            "the folder, or use resume='auto' to start from nothing"
-        )
-    if resume == "never" and steps:
-        raise errors.CheckpointError(
-            f"resume='never' and {store.folder} holds checkpoints {steps}; use resume='auto' to go "
-            "on from the newest, or another model_dir for a new run"
-        )
 
 
 def _build(
@@ -286,30 +246,6 @@ def _user_attributes(program: Any) -> dict[str, Any]:
         for name, value in vars(program).items()
         if not name.startswith("_Trainer__")
     }
-
-
-def _check_coverage(program: Any, parts: Parts) -> None:
-    held = inspection.handles(entry.variable for entry in parts.content.variables.entries.values())
-    touched = inspection.touched_variables(parts.compiled_step.function)
-    missing = {handle: name for handle, name in touched.items() if handle not in held}
-    if not missing:
-        return
-    attributes = _user_attributes(program)
-    advice = []
-    for handle, name in missing.items():
-        holder = inspection.holder_of(handle, attributes)
-        advice.append(
-            f"{name}: in attribute {holder}, which cannot be looked into; make it a tf.Module, "
-            f"list or dict, or write self.<name> = <the variable>"
-            if holder
-            else f"{name}: no attribute leads to it; write self.<name> = <what holds it> in build()"
-        )
-    raise errors.StateCoverageError(list(missing.values()), advice)
-
-
-def _warn_of_hidden_state(parts: Parts) -> None:
-    for hidden in inspection.hidden_state(parts.compiled_step.function):
-        LOG.warning("train_step: a resumed run will differ because of %s", hidden)
 
 
 def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) -> None:

@@ -10,9 +10,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from trainer import prove
+from trainer import commands, errors, prove
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,9 +26,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, program_flags = _split(given)
     parser = _parser()
     options = parser.parse_args(own)
-    if program_flags and options.command != "prove":
+    if options.command == "prove":
+        answer = _prove(parser, options, program_flags)
+    elif program_flags:
         parser.error(f"{options.command} takes no flags after --")
-    return _prove(parser, options, program_flags)
+    else:
+        answer = _look(parser, options)
+    print(json.dumps(answer.data, indent=1) if options.json else answer.text)
+    return answer.status
+
+
+def _look(parser: argparse.ArgumentParser, options: argparse.Namespace) -> commands.Answer:
+    folder = os.path.abspath(options.model_dir)
+    run: dict[str, Callable[[], commands.Answer]] = {
+        "list": lambda: commands.list_checkpoints(folder),
+        "show": lambda: commands.show(folder, options.step),
+        "verify": lambda: commands.verify(folder, options.step),
+        "diff": lambda: commands.diff(folder, options.one, options.two),
+        "rollback": lambda: commands.rollback(folder, options.step),
+        "pin": lambda: commands.pin(folder, options.step, on=True),
+        "unpin": lambda: commands.pin(folder, options.step, on=False),
+        "prune": lambda: commands.prune(folder, options.max_to_keep),
+    }
+    try:
+        return run[options.command]()
+    except ValueError as error:
+        parser.error(str(error))
+    except (errors.TrainerError, OSError) as error:
+        return commands.Answer({"error": str(error)}, f"{error}", status=1)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -38,9 +64,36 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainer")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    proof = commands.add_parser(
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer",
+        description="Looks at the checkpoints of a run, and proves that a program resumes exactly.",
+    )
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str, *steps: str, optional: bool = False) -> Any:
+        added = subparsers.add_parser(name, help=text, description=text)
+        added.add_argument("--json", action="store_true", help="print one JSON value")
+        added.add_argument("model_dir", metavar="MODEL_DIR", help="folder of the run")
+        for step in steps:
+            nargs = "?" if optional else None
+            added.add_argument(step, metavar=step.upper(), type=_AtLeast(0), nargs=nargs)
+        return added
+
+    command("list", "list the checkpoints: whole, damaged and set aside")
+    command("show", "show what a checkpoint holds (default: the newest)", "step", optional=True)
+    command("verify", "read checkpoints to the last bit (default: all)", "step", optional=True)
+    command("diff", "compare the tensors of two checkpoints", "one", "two")
+    command("rollback", "set the checkpoints after a step aside", "step")
+    command("pin", "never remove a checkpoint", "step")
+    command("unpin", "take the pin off", "step")
+    pruned = command("prune", "remove leftovers and what was set aside")
+    pruned.add_argument("--max_to_keep", type=_AtLeast(1), help="and all but the newest so many")
+    _add_prove(subparsers)
+    return parser
+
+
+def _add_prove(subparsers: Any) -> None:
+    proof = subparsers.add_parser(
         "prove",
         help="prove that your program resumes exactly",
         description="Runs your program unbroken, and killed again and again at random places, and "
@@ -53,12 +106,11 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=_AtLeast(0), default=0, help="of the places and runs (default 0)"
     )
     proof.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
 
 
 def _prove(
     parser: argparse.ArgumentParser, options: argparse.Namespace, program_flags: list[str]
-) -> int:
+) -> commands.Answer:
     path, _, name = options.target.rpartition(":")
     if not name or not os.path.isfile(path):
         parser.error(f"{options.target!r} is not FILE.py:CLASS with an existing file")
@@ -67,11 +119,8 @@ def _prove(
     verdict = prove.prove(
         prove.Request(options.target, options.steps, options.kills, options.seed, program_flags)
     )
-    if options.json:
-        print(json.dumps({"exact": verdict.exact, "report": verdict.lines}))
-    else:
-        print("\n".join(verdict.lines))
-    return 0 if verdict.exact else 1
+    data = {"exact": verdict.exact, "report": verdict.lines}
+    return commands.Answer(data, "\n".join(verdict.lines), 0 if verdict.exact else 1)
 
 
 class _AtLeast:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from trainer import (
     assembly,
+    checks,
     compiled,
     config,
     ending,
@@ -74,8 +75,8 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
     ):
         make_visible()
-        self.__config = assembly.checked_config(config)
-        self.__strategy = assembly.checked_strategy(strategy)
+        self.__config = checks.settings(config)
+        self.__strategy = checks.one_device(strategy)
         with self.__strategy.scope():
             self.__counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self.__parts = assembly.assemble(

@@ -20,6 +20,7 @@ BUNDLE = "state"
 INDEX = "state.index"
 DATA = "state.data-00000-of-00001"
 STATE_FILE = "checkpoint"
+PIN = "pinned"  # an empty file in a checkpoint's folder
 LOCK = "LOCK"
 
 _COMPLETE = re.compile(r"ckpt-(\d+)")

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable
 
 from trainer import errors
-from trainer.checkpoints import commit, layout, lock, reading
+from trainer.checkpoints import commit, layout, lock, reading, retention
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import manifest as manifest_module
 from trainer.log import LOG
@@ -75,6 +75,12 @@ class Store:
         if self._lock is not None:
             self._lock.check()
 
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Gives the lock back."""
         if self._lock is not None:
@@ -110,6 +116,48 @@ class Store:
             DamagedCheckpointError: it cannot be trusted.
         """
         return reading.read(self.files, self.path(step))
+
+    def manifest(self, step: int) -> manifest_module.Manifest:
+        """Returns the manifest of checkpoint `step` after every check short of the tensors.
+
+        Raises:
+            DamagedCheckpointError: it cannot be trusted.
+        """
+        return reading.read_manifest(self.files, self.path(step))
+
+    def set_aside(self) -> list[str]:
+        """Returns the names of the checkpoints that were set aside."""
+        return [name for name in self.files.names(self.folder) if layout.is_set_aside(name)]
+
+    def is_pinned(self, step: int) -> bool:
+        """Tells whether checkpoint `step` is pinned: never removed to make room."""
+        return self.files.exists(self.files.join(self.path(step), layout.PIN))
+
+    def pin(self, step: int, *, on: bool) -> None:
+        """Pins checkpoint `step`, or takes the pin off; needs no lock."""
+        path = self.files.join(self.path(step), layout.PIN)
+        if on:
+            self.files.write(path, b"")
+            self.files.sync_folder(self.path(step))
+        elif self.files.exists(path):
+            self.files.remove(path)
+
+    def prune(self, keep: int | None) -> list[str]:
+        """Removes leftovers, what was set aside, and all but the newest `keep`, if it is a number.
+
+        Returns:
+            The names of the checkpoints removed.
+        """
+        commit.put_back(self.files, self.folder)
+        self._sweep()
+        doomed = self.set_aside()
+        for name in doomed:
+            self._delete(name)
+        before = self.numbered()
+        if keep is not None:
+            self._max_to_keep = keep
+            self._retain()
+        return doomed + [layout.checkpoint(n) for n in before if n not in self.numbered()]
 
     def path(self, step: int) -> str:
         """Returns the folder of checkpoint `step`."""
@@ -185,7 +233,7 @@ class Store:
     def _is_ours(self, name: str) -> bool:
         """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
         names = self.files.names(self.files.join(self.folder, name))
-        known = {manifest_module.NAME, layout.INDEX, layout.DATA}
+        known = {manifest_module.NAME, layout.INDEX, layout.DATA, layout.PIN}
         return set(names) <= known and self.files.is_folder(self.files.join(self.folder, name))
 
     def _plausible(self, step: int) -> manifest_module.Manifest | None:
@@ -196,29 +244,14 @@ class Store:
 
     def _retain(self) -> None:
         """Removes what neither the newest nor the hourly rule keeps; the two rules add up."""
-        manifests = [manifest for step in self.numbered() if (manifest := self._plausible(step))]
-        kept = [manifest.step for manifest in manifests]
-        doomed: list[int] = []
-        if self._max_to_keep is not None:
-            older = manifests[: -self._max_to_keep]
-            hourly = self._hourly(older)
-            doomed = [manifest.step for manifest in older if manifest.step not in hourly]
-            kept = [step for step in kept if step not in doomed]
+        manifests = [found for step in self.numbered() if (found := self._plausible(step))]
+        pinned = {found.step for found in manifests if self.is_pinned(found.step)}
+        doomed = retention.unneeded(manifests, self._max_to_keep, self._keep_secs, pinned)
+        kept = [found.step for found in manifests if found.step not in doomed]
         # Named before anything is deleted, so that TensorFlow's tools never follow a dead name.
         commit.write_state_file(self.files, self.folder, kept)
         for step in doomed:
             self._delete(layout.checkpoint(step))
-
-    def _hourly(self, manifests: list[manifest_module.Manifest]) -> set[int]:
-        kept: set[int] = set()
-        if self._keep_secs is None:
-            return kept
-        last = 0.0
-        for manifest in manifests:
-            if manifest.trained_secs - last >= self._keep_secs:
-                kept.add(manifest.step)
-                last = manifest.trained_secs
-        return kept
 
     def _delete(self, name: str) -> None:
         try:
