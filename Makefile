@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SOURCES := setup.py setup.cfg pyproject.toml README.md $(shell find trainer -name '*.py')
 
-.PHONY: demo test lint clean
+.PHONY: demo test crash-test lint clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -12,6 +12,10 @@ demo: $(VENV)/.installed
 # The installed package is what is tested, from a folder in which the source cannot be imported.
 test: $(VENV)/.installed
 	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest
+
+# The long campaign: every power cut and every fault at every operation, with a count of the cases.
+crash-test: $(VENV)/.installed
+	cd tests && CAMPAIGN=1 ../$(VENV)/bin/pytest -s -rA test_power_cuts.py test_checkpoints.py
 
 lint: $(VENV)/.linters
 	$(VENV)/bin/ruff format --check .

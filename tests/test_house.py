@@ -23,6 +23,7 @@ LAYERS = [
     ["pipeline", "tuning"],
     ["checkpoints.layout", "checkpoints.files", "checkpoints.manifest", "checkpoints.policy"],
     ["checkpoints.lock", "checkpoints.reading", "checkpoints.commit", "checkpoints.retention"],
+    ["checkpoints.tidying"],
     ["checkpoints.store", "journal"],
     ["state"],
     ["compiled"],

@@ -21,6 +21,20 @@ from trainer.checkpoints import manifest as manifest_module
 _DAMAGE = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 
+# Reasons that may pass by themselves; a write that failed so is worth another attempt.
+_PASSING = (errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ESTALE)
+
+
+def may_pass(error: Exception) -> bool:
+    """Tells whether the same operation may go through a little later."""
+    import tensorflow as tf
+
+    if isinstance(error, OSError):
+        return error.errno in _PASSING
+    passing = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
+    return isinstance(error, passing)
+
+
 def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manifest:
     """Returns the manifest of the checkpoint folder `path` after the checks that need no tensor.
 

@@ -9,13 +9,17 @@ what time it is.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 
 from trainer import errors
-from trainer.checkpoints import commit, layout, lock, reading, retention
+from trainer.checkpoints import commit, layout, lock, reading, retention, tidying
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import manifest as manifest_module
 from trainer.log import LOG
+
+pause = time.sleep  # tests replace it
+_PAUSES = (0.1, 0.4, 1.6)  # seconds before a save that failed for a reason that may pass is retried
 
 Found = tuple[manifest_module.Manifest, files_module.Tensors]
 
@@ -149,7 +153,7 @@ class Store:
             The names of the checkpoints removed.
         """
         commit.put_back(self.files, self.folder)
-        self._sweep()
+        tidying.sweep(self.files, self.folder)
         doomed = self.set_aside()
         for name in doomed:
             self._delete(name)
@@ -195,9 +199,9 @@ class Store:
             accept(self.path(found[0].step), found)
             self._report(damaged, found[0].step)
         for bad in damaged:
-            self._set_aside(self.files.split(bad.path)[1], "damaged")
-        self._sweep()
-        self._repair_state_file()
+            tidying.set_aside(self.files, self.folder, self.files.split(bad.path)[1], "damaged")
+        tidying.sweep(self.files, self.folder)
+        tidying.repair_state_file(self.files, self.folder, self.complete())
         return found
 
     def save(
@@ -212,13 +216,20 @@ class Store:
         self.check_owned()
         import tensorflow as tf
 
+        for secs in (*_PAUSES, None):
+            try:
+                manifest = commit.write(self.files, self.folder, step, tensors, describe)
+                break
+            except (OSError, tf.errors.OpError) as error:
+                self._clean_up()
+                if secs is None or not reading.may_pass(error):
+                    raise errors.SaveError(self._save_failed(step, tensors, error)) from error
+                LOG.warning("saving checkpoint %d: %s; trying again in %s s", step, error, secs)
+                pause(secs)
         try:
-            manifest = commit.write(self.files, self.folder, step, tensors, describe)
+            self._retain()
         except (OSError, tf.errors.OpError) as error:
-            commit.put_back(self.files, self.folder)
-            self._sweep()
-            raise errors.SaveError(self._save_failed(step, tensors, error)) from error
-        self._retain()
+            LOG.warning("checkpoint %d is saved; could not remove older ones: %s", step, error)
         return manifest
 
     def rewind(self, step: int) -> list[int]:
@@ -226,7 +237,7 @@ class Store:
         later = [newer for newer in self.numbered() if newer > step]
         for newer in reversed(later):
             # Newest first: a kill between two renames leaves the run at a step between.
-            self._set_aside(layout.checkpoint(newer), "superseded")
+            tidying.set_aside(self.files, self.folder, layout.checkpoint(newer), "superseded")
         commit.write_state_file(self.files, self.folder, self.complete())
         return later
 
@@ -262,40 +273,13 @@ class Store:
                 LOG.warning("could not delete %s (%s); training goes on", name, error)
                 self._undeletable.add(name)
 
-    def _set_aside(self, name: str, why: str) -> None:
-        target, number = f"{name}.{why}", 1
-        while self.files.exists(self.files.join(self.folder, target)):
-            target, number = f"{name}.{why}-{number}", number + 1
-        self.files.rename(self.files.join(self.folder, name), self.files.join(self.folder, target))
-        self.files.sync_folder(self.folder)
-        LOG.warning("set %s aside as %s", name, target)
-
-    def _sweep(self) -> None:
-        """Removes what killed saves and deletions left: names of our own making only."""
-        for name in self.files.names(self.folder):
-            if not layout.is_leftover(name):
-                continue
-            path = self.files.join(self.folder, name)
-            try:
-                if self.files.is_folder(path):
-                    self.files.remove_folder(path)
-                else:
-                    self.files.remove(path)
-            except OSError as error:
-                LOG.warning("could not remove the leftover %s (%s)", name, error)
-
-    def _repair_state_file(self) -> None:
-        steps = self.complete()
-        expected = commit.state_file_content(steps)
-        path = self.files.join(self.folder, layout.STATE_FILE)
+    def _clean_up(self) -> None:
+        """Undoes what a failed save left, as far as a failing disk lets it."""
         try:
-            seen = self.files.read(path)
-        except FileNotFoundError:
-            seen = None
-        if seen == expected or (seen is None and not steps):
-            return
-        LOG.warning("%s; rebuilt the list from the folder: %s", _wrong(path, seen), steps)
-        commit.write_state_file(self.files, self.folder, steps)
+            commit.put_back(self.files, self.folder)
+            tidying.sweep(self.files, self.folder)
+        except OSError as error:
+            LOG.warning("could not clean up %s (%s); the next start does", self.folder, error)
 
     def _report(self, damaged: list[errors.DamagedCheckpointError], step: int) -> None:
         for error in damaged:
@@ -322,16 +306,3 @@ def _none_readable(folder: str, damaged: list[errors.DamagedCheckpointError]) ->
         + "Nothing was changed and training does not start over by itself: bring one of them back, "
         "or name another model_dir."
     )
-
-
-def _wrong(path: str, seen: bytes | None) -> str:
-    if seen is None:
-        return f"{path} is missing"
-    if not seen:
-        return f"{path} is empty"
-    try:
-        text = seen.decode()
-    except UnicodeDecodeError:
-        return f"{path} is not text"
-    first = text.splitlines()[0] if text.splitlines() else text
-    return f"{path} does not fit the folder (it says {first[:80]!r})"
