@@ -210,6 +210,12 @@ def test_epochs(make, name, epochs, steps):
     assert make(cls, epochs=epochs).train() == trainer.RunResult(steps, "already_finished")
 
 
+def test_epochs_of_an_endless_dataset(make):
+    cls = type("Ids", (Ids,), {"make_dataset": staticmethod(lambda: shuffled().repeat())})
+    with pytest.raises(ValueError, match="epochs=2 needs a finite dataset"):
+        make(cls, epochs=2)
+
+
 def test_each_pass_has_another_order(make):
     seen = []
 

@@ -132,6 +132,11 @@ class Source:
                 "train_dataset() returned an empty dataset (0 batches); give it at least one batch "
                 "(a batch size above the number of examples with drop_remainder=True gives none)"
             )
+        if self._epochs is not None and _is_endless(dataset):
+            raise ValueError(
+                f"epochs={self._epochs} needs a finite dataset, and train_dataset() returned one "
+                "without end; leave out its .repeat(), or give max_steps instead of epochs"
+            )
         verdict = pipeline.judge(dataset)
         once, times = pipeline.without_repeat(dataset)
         if verdict.reason is not None and times != 1 and pipeline.judge(once).reason is None:
@@ -140,7 +145,7 @@ class Source:
             times = 1
         self.reason = verdict.reason
         self._passes = None if times is None or self._epochs is None else times * self._epochs
-        endless = int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+        endless = _is_endless(dataset)
         self._pass_by_pass = not verdict.repeat_in_graph and not endless
         if not self._pass_by_pass and not endless:
             dataset = dataset.repeat(self._passes)
@@ -179,6 +184,10 @@ class Source:
                 LOG.info(
                     "data position: %d of %d batches, %.0f s left", self.position, position, left
                 )
+
+
+def _is_endless(dataset: tf.data.Dataset) -> bool:
+    return int(dataset.cardinality()) == int(tf.data.INFINITE_CARDINALITY)
 
 
 def _serialize(iterator: Any) -> tf.Tensor:
