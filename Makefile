@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 
 # The installed package is what is tested, from a folder in which the source cannot be imported.
 test: $(VENV)/.installed
-	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest
+	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest --numprocesses=2
 
 # The long campaign: every power cut and every fault at every operation, with a count of the cases.
 crash-test: $(VENV)/.installed

@@ -63,6 +63,23 @@ PIPELINES = {
     "two shuffles": (lambda: shuffled().shuffle(4, seed=9).batch(4), "replay"),
     "concatenate": (lambda: shuffled(4).concatenate(shuffled(4)).batch(3), "replay"),
     "inner repeat": (lambda: shuffled(4).batch(3).repeat(2).unbatch().batch(3), "replay"),
+    "sample": (
+        lambda: tf.data.Dataset.sample_from_datasets(
+            [tf.data.Dataset.range(5), tf.data.Dataset.range(100, 107)], seed=1
+        ).batch(2),
+        "replay",
+    ),
+    "choose": (
+        lambda: tf.data.Dataset.choose_from_datasets(
+            [tf.data.Dataset.range(5), tf.data.Dataset.range(100, 105)],
+            tf.data.Dataset.range(2).repeat(5),
+        ).batch(2),
+        "replay",
+    ),
+    "window": (
+        lambda: tf.data.Dataset.range(10).window(3).flat_map(lambda w: w.batch(3)),
+        "replay",
+    ),
     "generator": (lambda: numbers(lambda: iter(range(10))).batch(4), "replay"),
     "python": (
         lambda: tf.data.Dataset.range(10).map(

@@ -21,6 +21,7 @@ keeps the proof).
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import tensorflow as tf
@@ -38,6 +39,16 @@ _OPEN_AT_ONCE = _ELEMENTWISE | {
     *("FilterDataset", "TakeDataset", "SkipDataset", "ZipDataset", "ScanDataset"),
     *("InterleaveDataset", "ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4"),
     *("FlatMapDataset", "GroupByWindowDataset", "UnbatchDataset"),
+}
+# Stages and sources that TensorFlow was seen to restore exactly. `sample_from_datasets` and
+# `choose_from_datasets` are not among them: restored, they give another order or never return.
+_RESTORED = _OPEN_AT_ONCE | {
+    *("RangeDataset", "TensorDataset", "TensorSliceDataset", "SparseTensorSliceDataset"),
+    *("TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
+    *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
+    *("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2"),
+    *("RepeatDataset", "ForeverRepeatDataset", "CacheDataset", "CacheDatasetV2"),
+    *("ConcatenateDataset", "ShardDataset", "RebatchDatasetV2", "AssertCardinalityDataset"),
 }
 _RESHUFFLES = ("reshuffle_each_iteration", "rerandomize_each_iteration")
 _REPEATS = {"RepeatDataset", "ForeverRepeatDataset", "ShuffleAndRepeatDatasetV2"}
@@ -65,10 +76,15 @@ def judge(dataset: tf.data.Dataset) -> Verdict:
     except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:
         return Verdict(reason=first_line(error), repeat_in_graph=True)
     graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    nodes = [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
+    for node in nodes:
+        if re.search(r"Dataset(V\d)?$", node.op) and node.op not in _RESTORED:
+            reason = f"{_stage(node)} is not known to be restored exactly"
+            return Verdict(reason, repeat_in_graph=True)
     verdicts = [_judge_shuffle(node, graph) for node in graph.node if _reshuffles(node)]
     verdicts += [_judge_function(function) for function in graph.library.function]
-    reason = next((verdict.reason for verdict in verdicts if verdict.reason), None)
-    return Verdict(reason, reason is not None or all(v.repeat_in_graph for v in verdicts))
+    lost = next((verdict.reason for verdict in verdicts if verdict.reason), None)
+    return Verdict(lost, lost is not None or all(v.repeat_in_graph for v in verdicts))
 
 
 def without_repeat(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, int | None]:
