@@ -21,7 +21,7 @@ from absl import flags
 
 from trainer import config, hooks, trainer
 
-Hooks = Callable[[], Sequence[hooks.Hook]]
+Hooks = Callable[[], Sequence[hooks.Hook]] | Sequence[hooks.Hook]
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
 
     Args:
         trainer_class: called as `trainer_class(config, hooks=[...])`.
-        hooks: returns the hooks; called after the flags are parsed.
+        hooks: the hooks, or a function that returns them; called after the flags are parsed.
         argv: command line, the program's name first; None: the process's.
         **defaults: defaults of flags, by the names of `TrainerConfig`'s fields.
 
@@ -47,7 +47,9 @@ def run(
 
     def main(_: Sequence[str]) -> int:
         settings = config_from_flags()
-        with trainer_class(settings, hooks=list(hooks() if hooks else ())) as program:
+        with trainer_class(
+            settings, hooks=list(hooks() if callable(hooks) else hooks or ())
+        ) as program:
             try:
                 return program.train().exit_code
             except KeyboardInterrupt:

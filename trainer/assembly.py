@@ -104,7 +104,9 @@ def assemble(
         parts = _build(
             program, settings, strategy=strategy, counter=counter, hook_list=hook_list, store=store
         )
-        checks.coverage(parts.compiled_step, parts.content.variables, _user_attributes(program))
+        checks.coverage(
+            parts.compiled_step, parts.content.variables, dict(_user_attributes(program))
+        )
         checks.hidden_state(parts.compiled_step)
         _restore_newest(program, parts, settings)
         for key, hook in parts.hooks:
@@ -232,7 +234,7 @@ def _look_through(program: Any, parts: Parts) -> None:
 def _discover(program: Any, parts: Parts) -> discovery.Found:
     def attributes() -> Iterator[tuple[str, Any]]:
         yield "trainer/step", parts.counter
-        yield from _user_attributes(program).items()
+        yield from _user_attributes(program)
         for key, hook in parts.hooks:
             for name, value in inspection.vars_of(hook).items():
                 yield f"trainer/hooks/{key}/{name.lstrip('_')}", value
@@ -240,12 +242,12 @@ def _discover(program: Any, parts: Parts) -> discovery.Found:
     return discovery.discover(attributes())
 
 
-def _user_attributes(program: Any) -> dict[str, Any]:
-    return {
-        name.lstrip("_"): value
+def _user_attributes(program: Any) -> list[tuple[str, Any]]:
+    return [
+        (name.lstrip("_"), value)
         for name, value in vars(program).items()
         if not name.startswith("_Trainer__")
-    }
+    ]
 
 
 def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) -> None:
@@ -263,7 +265,9 @@ def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) 
         LOG.info("resumed at step %d from %s", parts.step, parts.store.path(parts.step))
         return
     if settings.init_from is not None:
-        warm_start.load(parts.content.variables, settings.init_from, _user_attributes(program))
+        warm_start.load(
+            parts.content.variables, settings.init_from, dict(_user_attributes(program))
+        )
     LOG.info("no checkpoint in %s: starting from nothing", settings.model_dir)
 
 

@@ -44,7 +44,7 @@ def resume(store: checkpoint_store.Store, wanted: str) -> None:
             f"model_dir {store.folder!r} is a SavedModel, not a run; name another folder, and save "
             "weights with model.save_weights('x.weights.h5') to start from with init_from"
         )
-    steps = store.numbered() if wanted != "auto" else []
+    steps = store.recoverable() if wanted != "auto" else []
     if wanted == "required" and not steps:
         raise errors.CheckpointError(
             f"resume='required' and no checkpoint was found in {store.folder}; check the name of "
@@ -96,3 +96,21 @@ def _advice(holder: str | None) -> str:
         f"in attribute {holder}, which cannot be looked into; make it a tf.Module, list or dict, "
         "or write self.<name> = <the variable>"
     )
+
+
+def attributes(program: Any, methods: Mapping[str, Any]) -> None:
+    """Checks that no attribute of a program hides a method of the trainer.
+
+    Args:
+        program: the user's trainer.
+        methods: the trainer's own.
+
+    Raises:
+        ValueError: one does.
+    """
+    for name in vars(program):
+        if name in methods and not name.startswith("_"):
+            raise ValueError(
+                f"the attribute {name!r} of {type(program).__name__} hides Trainer.{name}; give it "
+                "another name"
+            )

@@ -119,6 +119,9 @@ class Loop:
         return done, ended, finite, outputs, stacked
 
 
+_MOST = 1_000_000  # steps in one call: bounds the memory for their outputs
+
+
 class Pace:
     """Chooses how many steps one call may run, so that Python has its turn every so often.
 
@@ -131,14 +134,14 @@ class Pace:
     """
 
     def __init__(self, cap: int | None, secs: float = 0.2):
-        self.most = cap or 1_000_000
+        self.most = min(cap or _MOST, _MOST)
         self._cap = cap
         self._secs = secs
         self._limit = 1  # the first call shows how long a step takes
 
     def limit(self, until_boundary: int) -> int:
         """Returns the number of steps for the next call."""
-        return min(until_boundary, self._cap or self._limit)
+        return min(until_boundary, self.most, self._cap or self._limit)
 
     def took(self, steps: int, secs: float) -> None:
         """Takes note of a call of `steps` steps that took `secs` seconds."""

@@ -80,9 +80,9 @@ class TrainerConfig:
         object.__setattr__(self, "model_dir", _folder(self.model_dir))
         object.__setattr__(self, "keep_program_values", _patterns(self.keep_program_values))
         if self.init_from is not None:
-            object.__setattr__(self, "init_from", _absolute(os.fspath(self.init_from)))
+            object.__setattr__(self, "init_from", _folder(self.init_from, "init_from"))
         for name in ("max_steps", "epochs", "save_every_steps", "max_to_keep", "steps_per_call"):
-            _check_whole(name, getattr(self, name))
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
         for name in ("save_every_secs", "keep_every_n_hours"):
             _check_positive(name, getattr(self, name))
         if not (_is_number(self.save_overhead) and 0 < self.save_overhead < 1):
@@ -90,7 +90,10 @@ class TrainerConfig:
                 f"save_overhead must be above 0 and below 1, got {self.save_overhead!r}"
             )
         if self.seed is not None:
-            _check_seed(self.seed)
+            object.__setattr__(self, "seed", _seed(self.seed))
+        for name in ("jit_compile", "async_save"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         _check_choice("resume", self.resume, ("auto", "required", "never"))
         _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
         self._check_available()
@@ -105,13 +108,14 @@ class TrainerConfig:
                 )
 
 
-def _folder(path: Any) -> str:
+def _folder(path: Any, name: str = "model_dir") -> str:
     if path is None or (isinstance(path, str) and not path.strip()):
-        raise ValueError(f"model_dir must name the folder of the run, got {path!r}")
+        what = "the folder of the run" if name == "model_dir" else "a checkpoint or a weights file"
+        raise ValueError(f"{name} must name {what}, got {path!r}")
     try:
         text = os.fspath(path)
     except TypeError:
-        raise ValueError(f"model_dir must be a text or a path, got {path!r}") from None
+        raise ValueError(f"{name} must be a text or a path, got {path!r}") from None
     if isinstance(text, bytes):
         text = os.fsdecode(text)
     return _absolute(text)
@@ -122,7 +126,7 @@ def _absolute(path: str) -> str:
 
 
 def _patterns(patterns: Any) -> tuple[str, ...]:
-    if isinstance(patterns, str) or not all(isinstance(p, str) for p in patterns):
+    if not isinstance(patterns, tuple | list) or not all(isinstance(p, str) for p in patterns):
         raise ValueError(
             f"keep_program_values must be a sequence of patterns such as ('optimizer/*',), "
             f"got {patterns!r}"
@@ -139,9 +143,12 @@ def _is_whole(value: Any, least: int, below: float = float("inf")) -> bool:
     return whole and least <= int(value) < below
 
 
-def _check_whole(name: str, value: Any) -> None:
-    if value is not None and not _is_whole(value, 1):
+def _whole(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if not _is_whole(value, 1):
         raise ValueError(f"{name} must be a whole number of at least 1 or None, got {value!r}")
+    return int(value)
 
 
 def _check_positive(name: str, value: Any) -> None:
@@ -149,9 +156,10 @@ def _check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number above 0 or None, got {value!r}")
 
 
-def _check_seed(seed: Any) -> None:
+def _seed(seed: Any) -> int:
     if not _is_whole(seed, 0, 2**31):
         raise ValueError(f"seed must be a whole number from 0 to 2**31 - 1 or None, got {seed!r}")
+    return int(seed)
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ Owns the list of everything that decides the future of a run, and its names in a
     trainer/hooks/<key>/<path>    variables of hooks
     trainer/hooks/<key>           JSON text: what a hook's get_state returned
     trainer/data/position         int64: batches drawn
-    trainer/data/epoch            int64[2]: passes completed, batches drawn in this one
+    trainer/data/epoch            int64[3]: passes completed, batches of this one, passes asked for
     trainer/data/iterator         variant: the iterator, where it can be saved
     trainer/data/epoch_start      variant: the iterator at the start of the pass, where needed
     trainer/history/<output>      float32[n]: values not yet shown to a hook

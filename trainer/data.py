@@ -59,7 +59,8 @@ class Source:
             LOG.warning(
                 "data position: cannot be saved with the checkpoint (%s). After a restart the "
                 "batches already used are drawn again and dropped: exact if the pipeline is "
-                "deterministic, and it takes as long as drawing them took",
+                "deterministic and uses no variable or generator that the trainer saves, and it "
+                "takes as long as drawing them took",
                 self.reason,
             )
 
@@ -84,7 +85,7 @@ class Source:
         """Returns the position, by name."""
         tensors = {
             _POSITION: tf.constant(self.position, tf.int64),
-            _EPOCH: tf.constant([self._epoch, self._drawn_in_epoch], tf.int64),
+            _EPOCH: tf.constant([self._epoch, self._drawn_in_epoch, self._passes or 0], tf.int64),
         }
         if self.reason is None:
             tensors[_ITERATOR] = _serialize(self.iterator)
@@ -103,11 +104,13 @@ class Source:
             OtherPipelineError: what was saved is the state of another pipeline.
         """
         position = int(tensors[_POSITION])
-        if by_count or self.reason is not None or _ITERATOR not in tensors:
+        epoch, drawn_in_epoch, passes = (int(number) for number in tensors[_EPOCH])
+        # An iterator repeated in the graph holds the number of passes: with another, it is no use.
+        other = not self._pass_by_pass and passes != (self._passes or 0)
+        other = other or (_START in tensors) != self._pass_by_pass
+        if by_count or other or self.reason is not None or _ITERATOR not in tensors:
             self._replay(position)
             return
-        if (_START in tensors) != self._pass_by_pass:
-            raise OtherPipelineError("its passes are kept in another way")
         try:
             _deserialize(self.iterator, tensors[_ITERATOR])
             if self._pass_by_pass:
@@ -118,7 +121,7 @@ class Source:
         except tf.errors.OpError as error:
             raise OtherPipelineError(pipeline.first_line(error)) from error
         self.position = position
-        self._epoch, self._drawn_in_epoch = (int(number) for number in tensors[_EPOCH])
+        self._epoch, self._drawn_in_epoch = epoch, drawn_in_epoch
 
     def _open_run(self) -> None:
         """Opens the dataset at its beginning and decides how its position is kept."""

@@ -167,7 +167,7 @@ def _keras_children(value: Any) -> Iterator[tuple[str, Any]]:
     # What Keras lists and no attribute leads to.
     yield from _named_layers(layers)
     for variable in _listed(value):
-        yield re.sub(r":\d+$", "", variable.name).split("/")[-1], variable
+        yield re.sub(r"(_\d+)?(:\d+)?$", "", variable.name).split("/")[-1], variable
 
 
 def _named_layers(layers: Iterable[Any]) -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ asked for is kept in the state, and that each reason is said in one line. Refuse
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from typing import Any
 
 from trainer import assembly, compiled, config, hooks, tuning
@@ -40,8 +41,8 @@ def goal(
     Raises:
         ValueError: both arguments are given, one is below 1, or no end is given anywhere.
     """
-    check_count("max_steps", max_steps)
-    check_count("steps", steps)
+    max_steps = check_count("max_steps", max_steps)
+    steps = check_count("steps", steps)
     if max_steps is not None and steps is not None:
         raise ValueError(
             f"train(max_steps={max_steps}, steps={steps}): give one of them: max_steps is a total, "
@@ -118,10 +119,13 @@ def after_call(
     return "out_of_data"
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raises `ValueError` unless a count is None or a whole number of at least 1."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+def check_count(name: str, value: Any) -> int | None:
+    """Returns a count, or raises `ValueError` unless it is None or a whole number from 1."""
+    if value is None:
+        return None
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1 or None, got {value!r}")
+    return int(value)
 
 
 def _is_further(wanted: int | None, stopped: int | None) -> bool:

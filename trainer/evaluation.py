@@ -84,5 +84,10 @@ class Evaluator:
 
 
 def _size(batch: Any) -> tf.Tensor:
-    first = tf.nest.flatten(batch, expand_composites=True)[0]
+    """Returns the number of rows of a batch."""
+    first = tf.nest.flatten(batch)[0]
+    if isinstance(first, tf.RaggedTensor):
+        return first.nrows()
+    if isinstance(first, tf.SparseTensor):
+        return first.dense_shape[0]
     return tf.shape(first)[0] if first.shape.rank != 0 else tf.constant(1)

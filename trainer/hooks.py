@@ -219,24 +219,30 @@ class HookList:
         Every one is called. An error in an `end` is logged; the first is raised if the run itself
         ended without one.
         """
-        first: Exception | None = None
+        first: BaseException | None = None
         begun, self._begun = self._begun, []
         for key in reversed(begun):
             try:
                 self._call(key, self._hooks[key].end, ctx)
-            except Exception as error:
+            except BaseException as error:
                 LOG.error("hook %s raised in end: %r", key, error)
                 first = first or error
         if first is not None and ctx.error is None:
             raise first
 
     def states(self) -> dict[str, str]:
-        """Returns the JSON text of each hook's state that is not empty, by key.
+        """Returns the JSON text of the state of each hook that has one, by key.
 
         Raises:
             ValueError: a state is not a dict of JSON-able values.
         """
-        return {key: _encode(key, state) for key, hook in self if (state := hook.get_state())}
+        states = {}
+        for key, hook in self:
+            state = hook.get_state()
+            # An empty state is one too, for a hook that takes it back.
+            if state or _overrides(hook, "set_state"):
+                states[key] = _encode(key, state)
+        return states
 
     def stateless(self) -> list[str]:
         """Returns the keys of the hooks whose class offers no state."""

@@ -29,6 +29,9 @@ _MUTABLE = (
     "Barrier",
 )
 _WRITES = (
+    "ResourceStridedSliceAssign",
+    "StatefulRandomBinomial",
+    "NonDeterministicInts",
     "Assign",
     "ResourceApply",
     "ResourceSparseApply",
@@ -131,6 +134,8 @@ def _operations(graph: Any) -> Iterator[tuple[str, str, Any, Any]]:
 
 
 def _advice(op_type: str, attributes: Any) -> str | None:
+    if op_type.startswith("IteratorGetNext"):
+        return "its position is in no checkpoint; zip that data into train_dataset()"
     if op_type in _PYTHON:
         return (
             "what a Python function does is in no checkpoint; write it with TensorFlow operations"

@@ -69,6 +69,8 @@ class Verdict:
 
 def judge(dataset: tf.data.Dataset) -> Verdict:
     """Returns how the position of a pipeline can be kept."""
+    if dataset.options().experimental_slack:
+        return Verdict("an iterator with experimental_slack does not return", repeat_in_graph=True)
     try:
         serialized = tf.raw_ops.DatasetToGraphV2(
             input_dataset=dataset._variant_tensor, external_state_policy=FAIL

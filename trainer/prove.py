@@ -151,7 +151,7 @@ def _judge(
     request: Request, expected: dict[str, Any], seen: dict[str, Any], lines: list[str]
 ) -> Verdict:
     lines = [
-        f"unbroken run: {request.steps} steps, digest {expected['digest'][:16]}",
+        f"unbroken run: {expected['step']} steps, digest {expected['digest'][:16]}",
         *lines,
         f"cut run: digest {seen['digest'][:16]}",
     ]

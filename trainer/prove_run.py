@@ -25,6 +25,7 @@ class _KillSoonAfter(hooks.Hook):
     def __init__(self, step: int, delay: float):
         self._step = step
         self._delay = delay
+        self._armed = False
 
     def begin(self, ctx: hooks.RunContext) -> None:
         """Arms at once if the run was resumed past the step."""
@@ -37,14 +38,16 @@ class _KillSoonAfter(hooks.Hook):
             self._arm()
 
     def end(self, ctx: hooks.RunContext) -> None:
-        """Kills now: the run must not end alive."""
-        _kill()
+        """Kills now if armed: an armed run must not end alive."""
+        if self._armed:
+            _kill()
 
     def get_state(self) -> dict[str, Any]:
         """Returns nothing: a kill is no part of the run."""
         return {}
 
     def _arm(self) -> None:
+        self._armed = True
         timer = threading.Timer(self._delay, _kill)
         timer.daemon = True
         timer.start()
@@ -98,7 +101,12 @@ def main() -> None:
         program.train()
         named = testing.state_digests(program)
         hidden = [str(found) for found in inspection.hidden_state(program.compiled_step)]
-    report = {"digests": named, "digest": digests.combined(named), "hidden": hidden}
+    report = {
+        "digests": named,
+        "digest": digests.combined(named),
+        "hidden": hidden,
+        "step": program.step,
+    }
     with open(f"{job['folder']}.json", "w") as file:
         json.dump(report, file)
 

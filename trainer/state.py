@@ -70,6 +70,9 @@ class State:
             for name in self._not_kept([name for name in wanted if name in described])
             if (line := _difference(name, self.entries[name].variable, described[name]))
         ]
+        for pattern in self._keep:
+            if not fnmatch.filter([*self.entries, *described, "trainer/data/iterator"], pattern):
+                LOG.warning("keep_program_values: %r matches no name", pattern)
         mismatch = (self._not_kept(only_there), self._not_kept(only_here), different)
         if any(mismatch):
             raise errors.CheckpointMismatchError(path, *mismatch)
@@ -100,6 +103,8 @@ class State:
 
     def is_kept(self, name: str) -> bool:
         """Tells whether a pattern of `keep_program_values` matches a name."""
+        if name == "trainer/step":
+            return False  # the checkpoint's number: there is no other truth
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._keep)
 
     def _not_kept(self, names: Sequence[str]) -> list[str]:

@@ -146,6 +146,6 @@ def _crash(
 
 def _digest(value: Any) -> str:
     array = np.asarray(value)
-    content_of = array.item() if array.dtype == object else array.tobytes()
+    content_of = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
     head = f"{array.dtype.str} {array.shape} ".encode()
-    return hashlib.sha256(head + bytes(content_of)).hexdigest()
+    return hashlib.sha256(head + content_of).hexdigest()

@@ -82,6 +82,7 @@ class Trainer:
         self.__parts = assembly.assemble(
             self, self.__config, self.__strategy, self.__counter, hooks
         )
+        checks.attributes(self, vars(Trainer))
         self.__saver = saving.Saver(self, self.__config, self.__parts)
         self.__pace = compiled.Pace(self.__config.steps_per_call)
         self.__evaluator: evaluation.Evaluator | None = None
@@ -151,7 +152,7 @@ class Trainer:
                 reason = reason or ending.asked_for(goal, parts, ctx)
                 while reason is None:
                     self.__step_hooks(parts.hooks.before_step, ctx)
-                    call = self.__run_steps(goal)
+                    call = self.__run_steps(goal, ctx)
                     ctx.step, ctx.outputs = parts.step, history.Outputs(call.outputs)
                     if call.steps:
                         self.__step_hooks(parts.hooks.after_step, ctx)
@@ -219,8 +220,8 @@ class Trainer:
             ValueError: there is no checkpoint of that step.
             DamagedCheckpointError, CheckpointMismatchError: it cannot be used; nothing changed.
         """
-        assembly.go_back(self.__parts, step)
-        self.__saver.saved_step = step
+        assembly.go_back(self.__parts, int(step))
+        self.__saver.saved_step = int(step)
 
     def register_hook(self, hook: hooks.Hook) -> None:
         """Adds a hook after the others; it gets its saved state at once.
@@ -284,11 +285,11 @@ class Trainer:
         """Returns everything that a checkpoint of this step would hold, by name."""
         return self.__parts.content.collect(self.__parts.step)
 
-    def __run_steps(self, goal: ending.Goal) -> compiled.Call:
+    def __run_steps(self, goal: ending.Goal, ctx: hooks.RunContext) -> compiled.Call:
         """Runs steps in the graph up to the next boundary that needs Python."""
         parts, saver = self.__parts, self.__saver
         boundaries = (
-            goal.step,
+            goal.step if ctx.stop is None else parts.step + 1,
             parts.hooks.next_boundary(parts.step),
             saver.next_step(parts.step),
         )
@@ -298,6 +299,9 @@ class Trainer:
         self.__in_step_hooks = True
         try:
             call(ctx)
+        except BaseException:
+            self.__parts.torn = f"a hook raised at step {ctx.step} and others have not been called"
+            raise
         finally:
             self.__in_step_hooks = False
 

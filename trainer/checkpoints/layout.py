@@ -20,8 +20,10 @@ BUNDLE = "state"
 INDEX = "state.index"
 DATA = "state.data-00000-of-00001"
 STATE_FILE = "checkpoint"
+MANIFEST = "manifest.json"
 PIN = "pinned"  # an empty file in a checkpoint's folder
 LOCK = "LOCK"
+OWN_FILES = frozenset({MANIFEST, INDEX, DATA, PIN})  # of a checkpoint's folder
 
 _COMPLETE = re.compile(r"ckpt-(\d+)")
 _OLD = re.compile(r"(ckpt-\d+)\.old-[0-9a-f]{8}")

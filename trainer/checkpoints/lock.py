@@ -60,6 +60,15 @@ class Lock:
             raise errors.ModelDirInUseError(
                 f"this trainer of {self._folder} was closed; construct it again to go on"
             )
+        try:
+            there = os.stat(os.path.join(self._folder, layout.LOCK)).st_ino
+        except OSError:
+            there = None
+        if there != os.fstat(self._descriptor).st_ino:
+            raise errors.ModelDirInUseError(
+                f"{self._folder} was moved, removed or taken over while this trainer owned it; "
+                "nothing was written there; construct the trainer again"
+            )
 
     def release(self) -> None:
         """Gives the folder back; the second call does nothing."""

@@ -85,7 +85,10 @@ def decode(content: bytes) -> Manifest:
             f"{NAME} is of format {written!r} and this version reads format {FORMAT}; "
             "use the version that wrote it"
         )
-    return Manifest(**parsed)
+    try:
+        return Manifest(**parsed)
+    except TypeError as error:
+        raise ValueError(f"{NAME} has other fields than this format ({error})") from None
 
 
 def sha256(content: bytes) -> str:

@@ -50,6 +50,10 @@ def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manif
         raise errors.CheckpointError(f"{path}: {error}") from None
     except ValueError as error:
         raise errors.DamagedCheckpointError(path, str(error)) from None
+    named = layout.step_of(files.split(path)[1])
+    if named is not None and named != manifest.step:
+        reason = f"{manifest_module.NAME} is that of step {manifest.step}"
+        raise errors.DamagedCheckpointError(path, reason)
     index = _read(files, path, layout.INDEX)
     _check_size(path, layout.INDEX, len(index), manifest)
     if manifest_module.sha256(index) != manifest.files[layout.INDEX]["sha256"]:

@@ -64,6 +64,7 @@ class Store:
             self.files.make_folder(self.folder)
             if self.files.atomic_rename:
                 self._lock = lock.Lock(self.folder)
+            commit.put_back(self.files, self.folder)
         except (FileExistsError, NotADirectoryError):
             raise ValueError(
                 f"model_dir {self.folder!r} is a file, or lies below one; name a folder"
@@ -100,6 +101,12 @@ class Store:
         return sorted(
             step for step in steps if step is not None and self._is_ours(layout.checkpoint(step))
         )
+
+    def recoverable(self) -> list[int]:
+        """Returns the steps of `numbered`, and of those that a killed replacement put aside."""
+        names = (layout.replaced(name) or "" for name in self.files.names(self.folder))
+        old = (layout.step_of(name) for name in names)
+        return sorted({*self.numbered(), *(step for step in old if step is not None)})
 
     def complete(self) -> list[int]:
         """Returns the steps whose checkpoint passes every check short of reading the tensors."""
@@ -243,9 +250,11 @@ class Store:
 
     def _is_ours(self, name: str) -> bool:
         """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
-        names = self.files.names(self.files.join(self.folder, name))
-        known = {manifest_module.NAME, layout.INDEX, layout.DATA, layout.PIN}
-        return set(names) <= known and self.files.is_folder(self.files.join(self.folder, name))
+        path = self.files.join(self.folder, name)
+        if not self.files.is_folder(path):
+            return False
+        names = self.files.names(path)
+        return not names or not layout.OWN_FILES.isdisjoint(names)
 
     def _plausible(self, step: int) -> manifest_module.Manifest | None:
         try:
@@ -256,13 +265,19 @@ class Store:
     def _retain(self) -> None:
         """Removes what neither the newest nor the hourly rule keeps; the two rules add up."""
         manifests = [found for step in self.numbered() if (found := self._plausible(step))]
-        pinned = {found.step for found in manifests if self.is_pinned(found.step)}
+        pinned = {found.step for found in manifests if self._must_stay(found.step)}
         doomed = retention.unneeded(manifests, self._max_to_keep, self._keep_secs, pinned)
         kept = [found.step for found in manifests if found.step not in doomed]
         # Named before anything is deleted, so that TensorFlow's tools never follow a dead name.
         commit.write_state_file(self.files, self.folder, kept)
         for step in doomed:
             self._delete(layout.checkpoint(step))
+
+    def _must_stay(self, step: int) -> bool:
+        strangers = set(self.files.names(self.path(step))) - layout.OWN_FILES
+        if strangers:
+            LOG.warning("%s stays: it holds %s", self.path(step), sorted(strangers))
+        return bool(strangers) or self.is_pinned(step)
 
     def _delete(self, name: str) -> None:
         try:

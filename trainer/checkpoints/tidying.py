@@ -45,6 +45,9 @@ def repair_state_file(files: files_module.Files, folder: str, steps: list[int]) 
         seen = files.read(path)
     except FileNotFoundError:
         seen = None
+    except OSError as error:
+        LOG.warning("%s is no file (%s); TensorFlow's tools will not find the run", path, error)
+        return
     if seen == expected or (seen is None and not steps):
         return
     try:
