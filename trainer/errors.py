@@ -88,16 +88,19 @@ class StateCoverageError(TrainerError):
 
 
 class NonFiniteError(TrainerError):
-    """An output of `train_step` was NaN or infinite.
+    """An output of `train_step`, or a variable at a save, was NaN or infinite.
 
     Args:
-        step: the step that returned it.
-        output: key of the output.
+        step: the step that left it so.
+        output: key of the output, or name of the variable.
         value: what it was.
         newest: newest checkpoint's step, or None.
+        what: "output" or "variable".
     """
 
-    def __init__(self, step: int, output: str, value: float, newest: int | None):
+    def __init__(
+        self, step: int, output: str, value: float, newest: int | None, what: str = "output"
+    ):
         self.step = step
         self.output = output
         self.value = value
@@ -105,7 +108,7 @@ class NonFiniteError(TrainerError):
             "no checkpoint was written yet" if newest is None else f"checkpoint {newest} stands"
         )
         super().__init__(
-            f"output {output!r} of step {step} is {value}; that step is not saved and {stands}. "
+            f"{what} {output!r} of step {step} is {value}; that step is not saved and {stands}. "
             f"Look at batch {step} and at the learning rate, then run again to resume."
         )
 

@@ -39,6 +39,8 @@ class Saver:
         )
         self._attempts = self._failures = self._failures_in_a_row = 0
         self._saved_before = False
+        # A variable that starts as an infinity (a best value so far, say) may stay one.
+        self._never_finite = set(parts.content.variables.non_finite())
         self._stop_saved: Any = parts.content.stop
         self.saved_step = parts.restored_step
         if settings.save_every_steps is None and settings.save_every_secs is None:
@@ -62,6 +64,7 @@ class Saver:
 
         Raises:
             SaveError: it could not be written, or the state is that of no whole step.
+            NonFiniteError: a variable holds a NaN or an infinity.
         """
         parts = self._parts
         if parts.torn is not None:
@@ -69,6 +72,7 @@ class Saver:
                 f"not saved: {parts.torn}, so the state in memory is that of no whole step; "
                 f"construct the trainer again or call restore(). {self.stands()}"
             )
+        self._refuse_non_finite()
         if not self._saved_before:
             self._say_what_is_not_kept()
         begun = clock.now()
@@ -84,6 +88,16 @@ class Saver:
         self.saved_step = parts.step
         self._stop_saved = parts.content.stop
         self._policy.saved(clock.now(), secs)
+
+    def _refuse_non_finite(self) -> None:
+        """Keeps a poisoned state out of the checkpoints, whatever the step's outputs were."""
+        poisoned = set(self._parts.content.variables.non_finite()) - self._never_finite
+        if poisoned:
+            step = self._parts.step
+            self._parts.torn = f"variables are not finite after step {step}"
+            raise errors.NonFiniteError(
+                step, sorted(poisoned)[0], float("nan"), self.saved_step, "variable"
+            )
 
     def save_periodic(self, ctx: hooks.RunContext) -> None:
         """Saves in the middle of a run; a failure ends the run only if the config says so."""

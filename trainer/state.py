@@ -33,6 +33,7 @@ class State:
         self.entries = {entry.name: entry for entry in entries}
         self._keep = tuple(keep_program_values)
         self._read: Callable[[], list[tf.Tensor]] | None = None
+        self._finite: Callable[[], tf.Tensor] | None = None
 
     def renewed(self, entries: Sequence[Entry]) -> State:
         """Returns a state of other variables under the same patterns."""
@@ -49,6 +50,21 @@ class State:
         if self._read is None:
             self._read = tf.function(self._read_all, autograph=False).get_concrete_function()
         return dict(zip(self.entries, self._read(), strict=True))
+
+    def non_finite(self) -> list[str]:
+        """Returns the names of the floating-point variables that hold a NaN or an infinity."""
+        floating = {n: e for n, e in self.entries.items() if e.variable.dtype.is_floating}
+        if not floating:
+            return []
+        if self._finite is None:
+
+            def all_finite() -> tf.Tensor:
+                values = (entry.variable.read_value() for entry in floating.values())
+                return tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in values])
+
+            self._finite = tf.function(all_finite, autograph=False).get_concrete_function()
+        finite = np.asarray(self._finite())
+        return [name for name, good in zip(floating, finite, strict=True) if not good]
 
     def check(self, path: str, described: Described, *, but: Sequence[str] = ()) -> None:
         """Compares the program's variables with others, by name, shape and dtype.
