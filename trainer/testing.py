@@ -23,44 +23,49 @@ class SimulatedCrash(Exception):  # noqa: N818 (a public name; no error of the p
     """What `CrashAt` raises."""
 
 
-class CrashAt(hooks.Hook):
+class _At(hooks.Hook):
+    """Does something after a step, before that step can be saved.
+
+    Args:
+        step: the step, at least 1.
+    """
+
+    def __init__(self, step: int):
+        self.every_steps = step
+
+    def after_step(self, ctx: hooks.RunContext) -> None:
+        """Acts at the step, not at its multiples."""
+        if ctx.step == self.every_steps:
+            self._act()
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns nothing: the end of a process is no part of the run."""
+        return {}
+
+    def _act(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define _act(self)")
+
+
+class CrashAt(_At):
     """Raises `SimulatedCrash` after a step, before that step can be saved.
 
     Args:
         step: the step, at least 1.
     """
 
-    def __init__(self, step: int):
-        self.every_steps = step
-
-    def after_step(self, ctx: hooks.RunContext) -> None:
-        """Raises at the step, not at its multiples."""
-        if ctx.step == self.every_steps:
-            raise SimulatedCrash(f"crash at step {ctx.step}")
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns nothing: a crash is no part of the run."""
-        return {}
+    def _act(self) -> None:
+        raise SimulatedCrash(f"crash at step {self.every_steps}")
 
 
-class KillAt(hooks.Hook):
+class KillAt(_At):
     """Kills the process (SIGKILL) after a step, before that step can be saved.
 
     Args:
         step: the step, at least 1.
     """
 
-    def __init__(self, step: int):
-        self.every_steps = step
-
-    def after_step(self, ctx: hooks.RunContext) -> None:
-        """Kills at the step, not at its multiples."""
-        if ctx.step == self.every_steps:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns nothing: a kill is no part of the run."""
-        return {}
+    def _act(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def state_digests(program: trainer.Trainer) -> dict[str, str]:
