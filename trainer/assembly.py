@@ -82,6 +82,8 @@ def assemble(
     strategy: tf.distribute.Strategy,
     counter: tf.Variable,
     hook_sequence: Sequence[hooks.Hook],
+    *,
+    methods: frozenset[str],
 ) -> Parts:
     """Returns the parts of a trainer, restored.
 
@@ -91,6 +93,7 @@ def assemble(
         strategy: the variables are made under its scope.
         counter: int64 variable that counts the steps.
         hook_sequence: the hooks.
+        methods: names that an attribute of the program must not hide.
     """
     hook_list = hooks.HookList(hook_sequence)
     store = checkpoint_store.Store(
@@ -104,6 +107,7 @@ def assemble(
         parts = _build(
             program, settings, strategy=strategy, counter=counter, hook_list=hook_list, store=store
         )
+        checks.attributes(program, methods)
         checks.coverage(
             parts.compiled_step, parts.content.variables, dict(_user_attributes(program))
         )

@@ -98,12 +98,12 @@ def _advice(holder: str | None) -> str:
     )
 
 
-def attributes(program: Any, methods: Mapping[str, Any]) -> None:
+def attributes(program: Any, methods: frozenset[str]) -> None:
     """Checks that no attribute of a program hides a method of the trainer.
 
     Args:
         program: the user's trainer.
-        methods: the trainer's own.
+        methods: names of the trainer's own.
 
     Raises:
         ValueError: one does.

@@ -80,9 +80,13 @@ class Trainer:
         with self.__strategy.scope():
             self.__counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self.__parts = assembly.assemble(
-            self, self.__config, self.__strategy, self.__counter, hooks
+            self,
+            self.__config,
+            self.__strategy,
+            self.__counter,
+            hooks,
+            methods=frozenset(vars(Trainer)),
         )
-        checks.attributes(self, vars(Trainer))
         self.__saver = saving.Saver(self, self.__config, self.__parts)
         self.__pace = compiled.Pace(self.__config.steps_per_call)
         self.__evaluator: evaluation.Evaluator | None = None
