@@ -239,3 +239,16 @@ def test_ragged_batches_are_weighted_by_rows(make):
             return {"mean": tf.reduce_mean(tf.reduce_mean(batch, axis=1))}
 
     assert make(Ragged).evaluate() == {"mean": pytest.approx(7 / 3)}
+
+
+def test_a_rewind_to_before_a_stop_needs_no_new_save(make):
+    class Stop(trainer.Hook):
+        def after_step(self, ctx):
+            if ctx.step == 5:
+                ctx.request_stop("five")
+
+    program = make(hooks=[Stop()], max_steps=9)
+    program.train()
+    program.restore(3)
+    assert program.train(max_steps=3) == trainer.RunResult(3, "already_finished")
+    assert program.checkpoints == [3]

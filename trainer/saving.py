@@ -113,6 +113,11 @@ class Saver:
         if self._failures:
             LOG.warning("%d of %d saves failed", self._failures, self._attempts)
 
+    def went_back(self) -> None:
+        """Takes note that the state is that of an older checkpoint now, stop request included."""
+        self.saved_step = self._parts.restored_step
+        self._stop_saved = self._parts.content.stop
+
     def stands(self) -> str:
         """Returns a sentence on what a resume would find."""
         if self.saved_step is None:

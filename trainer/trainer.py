@@ -225,7 +225,7 @@ class Trainer:
             DamagedCheckpointError, CheckpointMismatchError: it cannot be used; nothing changed.
         """
         assembly.go_back(self.__parts, int(step))
-        self.__saver.saved_step = int(step)
+        self.__saver.went_back()
 
     def register_hook(self, hook: hooks.Hook) -> None:
         """Adds a hook after the others; it gets its saved state at once.
