@@ -27,6 +27,12 @@ def names(folder):
     return sorted(name for name in os.listdir(folder) if name != "journal.jsonl")
 
 
+def lay_anew(folder, before):
+    """Makes a run folder again what it was."""
+    shutil.rmtree(folder)
+    shutil.copytree(before, folder)
+
+
 def three(make):
     """Leaves checkpoints 3, 6 and 9 as a killed run of 10 does."""
     crash(make(hooks=[testing.CrashAt(10)]), max_steps=10)
@@ -226,8 +232,7 @@ def test_death_at_every_operation_of_a_save(make, folder, monkeypatch, tmp_path)
     at, deaths = 0, 0
     while True:
         at += 1
-        shutil.rmtree(folder)
-        shutil.copytree(tmp_path / "before", folder)
+        lay_anew(folder, tmp_path / "before")
         program = make(max_to_keep=1)
         program._Trainer__parts.store.files = faults.Files(at=at)
         try:
@@ -249,8 +254,7 @@ def test_death_at_every_operation_of_a_recovery(make, folder, monkeypatch, tmp_p
     at, deaths = 0, 0
     while True:
         at += 1
-        shutil.rmtree(folder)
-        shutil.copytree(tmp_path / "before", folder)
+        lay_anew(folder, tmp_path / "before")
         with monkeypatch.context() as patch:
             _operations(make, patch, at=at)
             try:
@@ -269,8 +273,7 @@ def test_replacing_a_checkpoint_of_the_same_step(make, folder, tmp_path):
     at = 0
     while True:
         at += 1
-        shutil.rmtree(folder)
-        shutil.copytree(tmp_path / "before", folder)
+        lay_anew(folder, tmp_path / "before")
         program = make()
         program.w.assign(100.0)
         program._Trainer__parts.store.files = faults.Files(at=at)

@@ -160,7 +160,7 @@ def test_a_short_write(tmp_path, size):
     os.makedirs(folder)
     save(target, 1)
     save(target, 2)
-    for name in (manifest.NAME, layout.INDEX, layout.DATA):
+    for name in (layout.MANIFEST, layout.INDEX, layout.DATA):
         shutil.copytree(folder, tmp_path / name)
         path = tmp_path / name / "ckpt-2" / name
         path.write_bytes(path.read_bytes()[:size])
@@ -199,7 +199,7 @@ def test_where_a_rename_is_not_atomic(tmp_path):
     found = store.Store(folder).recover(lambda path, found: None)
     assert found[0].step == 3
     files = target.files
-    files.remove(files.join(target.path(3), manifest.NAME))  # as a kill before the mark leaves it
+    files.remove(files.join(target.path(3), layout.MANIFEST))  # as a kill before the mark leaves it
     found = store.Store(folder).recover(lambda path, found: None)
     assert found[0].step == 2
     assert found[1]["w"].numpy().tolist() == [2.0] * 4

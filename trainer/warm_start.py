@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer import state
 from trainer.checkpoints import files as files_module
-from trainer.checkpoints import manifest, reading
+from trainer.checkpoints import layout, reading
 from trainer.checkpoints import store as checkpoint_store
 from trainer.log import LOG
 
@@ -61,7 +61,7 @@ def _tensors(source: str) -> Mapping[str, Any]:
             f"init_from={source!r} is a SavedModel, whose names are not the program's; save the "
             "weights with model.save_weights('x.weights.h5') and name that file"
         )
-    if files.exists(files.join(source, manifest.NAME)):
+    if files.exists(files.join(source, layout.MANIFEST)):
         return reading.read(files, source)[1]
     runs = checkpoint_store.Store(source)
     newest = runs.newest()

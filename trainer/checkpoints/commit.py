@@ -47,7 +47,7 @@ def write(
     scratch = files.join(folder, layout.passing(layout.checkpoint(step), "tmp"))
     files.make_folder(scratch)
     manifest = _fill(files, scratch, tensors, describe)
-    for name in (layout.DATA, layout.INDEX, manifest_module.NAME):
+    for name in (layout.DATA, layout.INDEX, layout.MANIFEST):
         # Content before name: a power cut after the rename cannot leave empty files behind it.
         files.sync(files.join(scratch, name))
     files.sync_folder(scratch)  # the three entries themselves
@@ -83,7 +83,7 @@ def delete(files: files_module.Files, folder: str, name: str) -> None:
         files.rename(path, doomed)
         files.remove_folder(doomed)
     else:
-        files.remove(files.join(path, manifest_module.NAME))  # the mark goes first
+        files.remove(files.join(path, layout.MANIFEST))  # the mark goes first
         files.remove_folder(path)
 
 
@@ -119,7 +119,7 @@ def _write_marked(
     describe: Describe,
 ) -> manifest_module.Manifest:
     """Where a rename is copy and delete, the manifest is written last and is the mark."""
-    mark = files.join(final, manifest_module.NAME)
+    mark = files.join(final, layout.MANIFEST)
     files.make_folder(final)
     if files.exists(mark):
         files.remove(mark)
@@ -140,5 +140,5 @@ def _fill(
             layout.DATA: {"bytes": files.size(files.join(scratch, layout.DATA))},
         }
     )
-    files.write(files.join(scratch, manifest_module.NAME), manifest_module.encode(manifest))
+    files.write(files.join(scratch, layout.MANIFEST), manifest_module.encode(manifest))
     return manifest

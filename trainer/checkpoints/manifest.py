@@ -18,8 +18,9 @@ import hashlib
 import json
 from typing import Any
 
+from trainer.checkpoints import layout
+
 FORMAT = 1
-NAME = "manifest.json"
 
 
 class LaterFormatError(ValueError):
@@ -73,22 +74,22 @@ def decode(content: bytes) -> Manifest:
     try:
         parsed = json.loads(content)
     except ValueError as error:
-        raise ValueError(f"{NAME} is no JSON ({error})") from None
+        raise ValueError(f"{layout.MANIFEST} is no JSON ({error})") from None
     if not isinstance(parsed, dict) or "digest" not in parsed:
-        raise ValueError(f"{NAME} has no digest")
+        raise ValueError(f"{layout.MANIFEST} has no digest")
     digest = parsed.pop("digest")
     if digest != _digest(parsed):
-        raise ValueError(f"{NAME} does not have the digest that it names")
+        raise ValueError(f"{layout.MANIFEST} does not have the digest that it names")
     written = parsed.pop("format", None)
     if written != FORMAT:
         raise LaterFormatError(
-            f"{NAME} is of format {written!r} and this version reads format {FORMAT}; "
+            f"{layout.MANIFEST} is of format {written!r} and this version reads format {FORMAT}; "
             "use the version that wrote it"
         )
     try:
         return Manifest(**parsed)
     except TypeError as error:
-        raise ValueError(f"{NAME} has other fields than this format ({error})") from None
+        raise ValueError(f"{layout.MANIFEST} has other fields than this format ({error})") from None
 
 
 def sha256(content: bytes) -> str:

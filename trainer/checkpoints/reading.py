@@ -43,7 +43,7 @@ def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manif
         CheckpointError: it was written by a later version.
         OSError: the files cannot be reached just now.
     """
-    content = _read(files, path, manifest_module.NAME)
+    content = _read(files, path, layout.MANIFEST)
     try:
         manifest = manifest_module.decode(content)
     except manifest_module.LaterFormatError as error:
@@ -52,7 +52,7 @@ def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manif
         raise errors.DamagedCheckpointError(path, str(error)) from None
     named = layout.step_of(files.split(path)[1])
     if named is not None and named != manifest.step:
-        reason = f"{manifest_module.NAME} is that of step {manifest.step}"
+        reason = f"{layout.MANIFEST} is that of step {manifest.step}"
         raise errors.DamagedCheckpointError(path, reason)
     index = _read(files, path, layout.INDEX)
     _check_size(path, layout.INDEX, len(index), manifest)

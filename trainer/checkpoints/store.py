@@ -258,7 +258,7 @@ class Store:
 
     def _plausible(self, step: int) -> manifest_module.Manifest | None:
         try:
-            return reading.read_manifest(self.files, self.path(step))
+            return self.manifest(step)
         except errors.DamagedCheckpointError:
             return None
 
