@@ -11,7 +11,7 @@ import itertools
 import os
 import random
 
-from trainer.checkpoints import files, layout
+from trainer.checkpoints import files
 
 EXHAUSTIVE = 12  # pending items up to which every subset is tried
 
@@ -76,7 +76,7 @@ class Recorder:
     def write_bundle(self, prefix, tensors):
         self._files.write_bundle(prefix, tensors)
         folder = os.path.dirname(prefix)
-        for name in (layout.INDEX, layout.DATA):
+        for name in self._files.names(folder):
             self._write(os.path.join(folder, name), self._files.read(os.path.join(folder, name)))
         self._moment()
 

@@ -21,7 +21,7 @@ LAYERS = [
     ["inspection"],
     ["seeds"],
     ["pipeline", "tuning"],
-    ["checkpoints.layout", "checkpoints.files", "checkpoints.policy"],
+    ["checkpoints.layout", "checkpoints.bundle", "checkpoints.files", "checkpoints.policy"],
     ["checkpoints.manifest"],
     ["checkpoints.lock", "checkpoints.reading", "checkpoints.commit", "checkpoints.retention"],
     ["checkpoints.tidying"],

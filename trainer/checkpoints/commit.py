@@ -47,7 +47,7 @@ def write(
     scratch = files.join(folder, layout.passing(layout.checkpoint(step), "tmp"))
     files.make_folder(scratch)
     manifest = _fill(files, scratch, tensors, describe)
-    for name in (layout.DATA, layout.INDEX, layout.MANIFEST):
+    for name in (*manifest.files, layout.MANIFEST):
         # Content before name: a power cut after the rename cannot leave empty files behind it.
         files.sync(files.join(scratch, name))
     files.sync_folder(scratch)  # the three entries themselves
@@ -134,11 +134,12 @@ def _fill(
 ) -> manifest_module.Manifest:
     files.write_bundle(files.join(scratch, layout.BUNDLE), tensors)
     index = files.read(files.join(scratch, layout.INDEX))
-    manifest = describe(
-        {
-            layout.INDEX: {"bytes": len(index), "sha256": manifest_module.sha256(index)},
-            layout.DATA: {"bytes": files.size(files.join(scratch, layout.DATA))},
-        }
-    )
+    written = {layout.INDEX: {"bytes": len(index), "sha256": manifest_module.sha256(index)}}
+    written |= {
+        name: {"bytes": files.size(files.join(scratch, name))}
+        for name in files.names(scratch)
+        if layout.is_data(name)
+    }
+    manifest = describe(written)
     files.write(files.join(scratch, layout.MANIFEST), manifest_module.encode(manifest))
     return manifest

@@ -81,13 +81,17 @@ class LocalFiles:
             shutil.rmtree(path)
 
     def write_bundle(self, prefix: str, tensors: Tensors) -> None:
-        """Writes named tensors as `prefix.index` and `prefix.data-00000-of-00001`."""
-        save_bundle(prefix, tensors)
+        """Writes named tensors as `prefix.index` and one or two `prefix.data-…`."""
+        from trainer.checkpoints import bundle
+
+        bundle.write(prefix, tensors)
 
     def read_bundle(self, prefix: str, dtypes: dict[str, Any]) -> Tensors:
         """Reads named tensors of a bundle; TensorFlow checks each against its crc32c."""
+        from trainer.checkpoints import bundle
+
         with _readable_name(prefix) as name:
-            return restore_bundle(name, dtypes)
+            return bundle.restore(name, dtypes)
 
 
 class RemoteFiles:
@@ -158,11 +162,15 @@ class RemoteFiles:
 
     def write_bundle(self, prefix: str, tensors: Tensors) -> None:
         """Writes named tensors as `prefix.index` and `prefix.data-00000-of-00001`."""
-        save_bundle(prefix, tensors)
+        from trainer.checkpoints import bundle
+
+        bundle.save(prefix, tensors)
 
     def read_bundle(self, prefix: str, dtypes: dict[str, Any]) -> Tensors:
         """Reads named tensors of a bundle; TensorFlow checks each against its crc32c."""
-        return restore_bundle(prefix, dtypes)
+        from trainer.checkpoints import bundle
+
+        return bundle.restore(prefix, dtypes)
 
 
 Files = LocalFiles | RemoteFiles
@@ -171,35 +179,6 @@ Files = LocalFiles | RemoteFiles
 def for_path(path: str) -> Files:
     """Returns the operations for a local path or for an address with a scheme."""
     return RemoteFiles() if "://" in path else LocalFiles()
-
-
-def save_bundle(prefix: str, tensors: Tensors) -> None:
-    """Writes a TensorFlow tensor bundle (format: tensorflow/core/util/tensor_bundle)."""
-    import tensorflow as tf
-
-    names = list(tensors)
-    with tf.device("CPU:0"):
-        tf.raw_ops.SaveV2(
-            prefix=prefix,
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[tensors[name] for name in names],
-        )
-
-
-def restore_bundle(prefix: str, dtypes: dict[str, Any]) -> Tensors:
-    """Reads named tensors of a bundle, all of them or an error."""
-    import tensorflow as tf
-
-    names = list(dtypes)
-    with tf.device("CPU:0"):
-        values = tf.raw_ops.RestoreV2(
-            prefix=prefix,
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            dtypes=[dtypes[name] for name in names],
-        )
-    return dict(zip(names, values, strict=True))
 
 
 @contextlib.contextmanager

@@ -18,13 +18,12 @@ import secrets
 
 BUNDLE = "state"
 INDEX = "state.index"
-DATA = "state.data-00000-of-00001"
 STATE_FILE = "checkpoint"
 MANIFEST = "manifest.json"
 PIN = "pinned"  # an empty file in a checkpoint's folder
 LOCK = "LOCK"
-OWN_FILES = frozenset({MANIFEST, INDEX, DATA, PIN})  # of a checkpoint's folder
 
+_DATA = re.compile(rf"{BUNDLE}\.data-\d{{5}}-of-\d{{5}}")
 _COMPLETE = re.compile(r"ckpt-(\d+)")
 _OLD = re.compile(r"(ckpt-\d+)\.old-[0-9a-f]{8}")
 _LEFTOVER = re.compile(r"(ckpt-\d+\.(tmp|old|deleted)|checkpoint\.tmp)-[0-9a-f]{8}")
@@ -34,6 +33,16 @@ _ASIDE = re.compile(r"ckpt-(\d+)\.(damaged|superseded)(-\d+)?")
 def checkpoint(step: int) -> str:
     """Returns the name of a complete checkpoint."""
     return f"ckpt-{step}"
+
+
+def is_data(name: str) -> bool:
+    """Tells whether a name is that of a data file in a checkpoint's folder."""
+    return _DATA.fullmatch(name) is not None
+
+
+def is_own(name: str) -> bool:
+    """Tells whether a name in a checkpoint's folder is one of ours."""
+    return name in (MANIFEST, INDEX, PIN) or is_data(name)
 
 
 def passing(name: str, purpose: str) -> str:

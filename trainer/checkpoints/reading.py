@@ -60,9 +60,10 @@ def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manif
         raise errors.DamagedCheckpointError(
             path, f"{layout.INDEX} is not the one it was saved with"
         )
-    with _judging(path, layout.DATA):
-        size = files.size(files.join(path, layout.DATA))
-    _check_size(path, layout.DATA, size, manifest)
+    for name in _data_files(manifest):
+        with _judging(path, name):
+            size = files.size(files.join(path, name))
+        _check_size(path, name, size, manifest)
     return manifest
 
 
@@ -93,7 +94,12 @@ def read(
     except (tf.errors.OpError, IndexError, ValueError) as error:
         # TensorFlow's ways to say truncated, changed or missing.
         line = str(getattr(error, "message", error)).strip().splitlines()[0]
-        raise errors.DamagedCheckpointError(path, f"{layout.DATA}: {line}") from error
+        names = ", ".join(_data_files(manifest))
+        raise errors.DamagedCheckpointError(path, f"{names}: {line}") from error
+
+
+def _data_files(manifest: manifest_module.Manifest) -> list[str]:
+    return [name for name in manifest.files if layout.is_data(name)]
 
 
 def _read(files: files_module.Files, path: str, name: str) -> bytes:

@@ -254,7 +254,7 @@ class Store:
         if not self.files.is_folder(path):
             return False
         names = self.files.names(path)
-        return not names or not layout.OWN_FILES.isdisjoint(names)
+        return not names or any(layout.is_own(name) for name in names)
 
     def _plausible(self, step: int) -> manifest_module.Manifest | None:
         try:
@@ -274,9 +274,10 @@ class Store:
             self._delete(layout.checkpoint(step))
 
     def _must_stay(self, step: int) -> bool:
-        strangers = set(self.files.names(self.path(step))) - layout.OWN_FILES
+        names = self.files.names(self.path(step))
+        strangers = [name for name in names if not layout.is_own(name)]
         if strangers:
-            LOG.warning("%s stays: it holds %s", self.path(step), sorted(strangers))
+            LOG.warning("%s stays: it holds %s", self.path(step), strangers)
         return bool(strangers) or self.is_pinned(step)
 
     def _delete(self, name: str) -> None:
