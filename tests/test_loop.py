@@ -189,20 +189,6 @@ def test_no_interval_warns_and_saves_at_the_end(make, said):
     assert program.checkpoints == [5]
 
 
-def test_automatic_interval_follows_the_cost():
-    from trainer.checkpoints import policy
-
-    chosen = policy.Policy(every_steps=None, every_secs=None, overhead=0.01, now=100.0)
-    assert not chosen.is_due(1, 109.9)
-    assert chosen.is_due(2, 110.0)
-    chosen.saved(110.0, cost_secs=0.5)
-    assert not chosen.is_due(3, 159.9)
-    assert chosen.is_due(4, 160.0)
-    timed = policy.Policy(every_steps=None, every_secs=30, overhead=0.01, now=0.0)
-    assert not timed.is_due(1, 29.9)
-    assert timed.is_due(1, 30.0)
-
-
 @pytest.mark.parametrize("per_call", [1, 3, None])
 def test_hooks_see_their_steps(make, per_call):
     every, third = Trace(1), Trace(3)

@@ -28,6 +28,7 @@ from trainer import (
     inspection,
     journal,
     seeds,
+    snapshot,
     state,
     warm_start,
 )
@@ -55,6 +56,7 @@ class Parts:
         stopwatch: seconds of training.
         restored_step: step of the checkpoint that was restored, or None.
         hook_tensors: what that checkpoint held for hooks, for those registered later.
+        never_finite: variables that were made with an infinity (a best value so far, say).
         torn: why the state in memory is that of no whole step, or None.
     """
 
@@ -73,6 +75,7 @@ class Parts:
     step: int = 0
     restored_step: int | None = None
     hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    never_finite: set[str] = dataclasses.field(default_factory=set)
     torn: str | None = None
 
 
@@ -231,8 +234,12 @@ def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:
 def _look_through(program: Any, parts: Parts) -> None:
     """Finds what is to be saved, now that all of it exists."""
     found = _discover(program, parts)
+    known = set(parts.content.variables.entries)
     parts.content.variables = parts.content.variables.renewed(found.entries)
     parts.content.optimizers = found.optimizers
+    values = parts.content.variables.values()
+    new = {name: value for name, value in values.items() if name not in known}
+    parts.never_finite |= set(snapshot.non_finite(new))
 
 
 def _discover(program: Any, parts: Parts) -> discovery.Found:

@@ -16,6 +16,8 @@ from typing import Any
 from trainer import errors, journal
 from trainer.checkpoints import store as checkpoint_store
 
+_UNMARKED = {"pinned": False, "best": False}
+
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
@@ -39,24 +41,12 @@ def list_checkpoints(folder: str) -> Answer:
         folder: the run folder.
     """
     store = _existing(folder)
-    rows = []
-    for step in store.numbered():
-        row: dict[str, Any] = {
-            "name": f"ckpt-{step}",
-            "step": step,
-            "pinned": store.is_pinned(step),
-        }
-        try:
-            found = store.manifest(step)
-            row |= {"state": "complete", "bytes": found.bytes, "trained_secs": found.trained_secs}
-            row["written_at"] = found.written_at
-        except errors.DamagedCheckpointError as error:
-            row["state"] = f"damaged: {error.reason}"
-        rows.append(row)
-    rows += [{"name": name, "state": "set aside", "pinned": False} for name in store.set_aside()]
+    best = store.best()
+    rows = [_row(store, step, step == best) for step in store.numbered()]
+    rows += [{"name": name, "state": "set aside", **_UNMARKED} for name in store.set_aside()]
     lines = [("NAME", "SIZE", "AGE", "TRAINED", "STATE")]
     for row in rows:
-        state = row["state"] + (", pinned" if row["pinned"] else "")
+        state = ", ".join([row["state"], *(mark for mark in _UNMARKED if row[mark])])
         lines.append(
             (
                 row["name"],
@@ -68,6 +58,20 @@ def list_checkpoints(folder: str) -> Answer:
         )
     text = _table(lines) if rows else f"no checkpoint in {folder}"
     return Answer(rows, text, 1 if any("damaged" in row["state"] for row in rows) else 0)
+
+
+def _row(store: checkpoint_store.Store, step: int, best: bool) -> dict[str, Any]:
+    row = {"name": f"ckpt-{step}", "step": step, "pinned": store.is_pinned(step), "best": best}
+    try:
+        found = store.manifest(step)
+    except errors.DamagedCheckpointError as error:
+        return row | {"state": f"damaged: {error.reason}"}
+    return row | {
+        "state": "complete",
+        "bytes": found.bytes,
+        "trained_secs": found.trained_secs,
+        "written_at": found.written_at,
+    }
 
 
 def show(folder: str, step: int | None) -> Answer:

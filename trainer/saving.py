@@ -1,21 +1,23 @@
-"""Saves during a run: whether one is due, and what a failure means.
+"""Saves during a run: which one is due, and what became of it.
 
-Owns the decision to save and to go on after a failed save. Promises that a checkpoint is only made
-of a whole step's state, and that a failure reaches the caller as `on_save_error` says. Refuses to
-write files (see `checkpoints`) or to decide what a checkpoint holds (see `content`).
+Owns the decision to save, to leave a save out and to go on after a failed one. Promises that a
+checkpoint is only made of a whole step's state, and that a failure reaches the caller at the next
+boundary, as `on_save_error` says. Refuses to write files (see `writing`, `checkpoints`) or to
+decide what a checkpoint holds (see `content`).
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import time
 from typing import Any
 
-from trainer import assembly, clock, config, errors, hooks, state
-from trainer.checkpoints import manifest, policy
+from trainer import assembly, clock, config, errors, hooks, journal, writing
+from trainer.checkpoints import policy
 from trainer.log import LOG
 
 _FAILURES_IN_A_ROW = 3
+# A small state is on the disk in some milliseconds: training waits for it, so that whoever is
+# killed right after a save finds it. A write that takes longer than this is not waited for again.
+_PATIENCE_SECS = 1.0
 
 
 class Saver:
@@ -25,22 +27,29 @@ class Saver:
         program: the user's trainer, looked through once for variables that came too late.
         settings: the config.
         parts: the trainer's parts.
+
+    Attributes:
+        saved_step: step of the newest checkpoint known to be on the disk, or None.
     """
 
     def __init__(self, program: Any, settings: config.TrainerConfig, parts: assembly.Parts):
         self._program = program
         self._parts = parts
+        self._writer = writing.Writer(parts)
+        self._background = settings.async_save
         self._raise = settings.on_save_error == "raise"
         self._policy = policy.Policy(
             every_steps=settings.save_every_steps,
             every_secs=settings.save_every_secs,
             overhead=settings.save_overhead,
+            mean_secs_between_failures=_mean_secs_between_failures(parts),
             now=clock.now(),
         )
-        self._attempts = self._failures = self._failures_in_a_row = 0
+        self._attempts = self._failures = self._failures_in_a_row = self._skips = 0
+        self._write_secs = self._stall_secs = 0.0
+        self._went_on: float | None = None
+        self._said_slow = False
         self._saved_before = False
-        # A variable that starts as an infinity (a best value so far, say) may stay one.
-        self._never_finite = set(parts.content.variables.non_finite())
         self._stop_saved: Any = parts.content.stop
         self.saved_step = parts.restored_step
         if settings.save_every_steps is None and settings.save_every_secs is None:
@@ -54,69 +63,75 @@ class Saver:
         """Returns the next step at which a save is due for certain, or None."""
         return self._policy.next_step(step)
 
-    def is_due(self) -> bool:
-        """Tells whether to save after the step just completed."""
-        step = self._parts.step
-        return step != self.saved_step and self._policy.is_due(step, clock.now())
+    def at_boundary(self, ctx: hooks.RunContext) -> None:
+        """Takes in the save that was being written, if it has ended, and begins the one due."""
+        self._take_in(ctx, wait=0.0)
+        step, writing_step = self._parts.step, self._writer.step
+        due = self._policy.is_due(step, clock.now())
+        if not due or step in (self.saved_step, writing_step):
+            return
+        self._say_if_slow()
+        self._take_in(ctx, wait=self._patience())
+        if self._writer.step is None:
+            self._begin()
+            self._take_in(ctx, wait=self._patience())
+            self._went_on = clock.now()
+        else:
+            self._leave_out(step)
+
+    def save_last(self, ctx: hooks.RunContext) -> None:
+        """Saves at the end of a run, unless this very state is saved already."""
+        self._take_in(ctx)
+        unsaved = (
+            self.saved_step != self._parts.step or self._stop_saved != self._parts.content.stop
+        )
+        if unsaved:
+            self._begin()
+            self._take_in(ctx, last=True)
+        if self._failures:
+            LOG.warning("%d of %d saves failed", self._failures, self._attempts)
+        if self._skips:
+            LOG.warning(
+                "%d saves were left out, each because the one before was still being written",
+                self._skips,
+            )
 
     def save(self) -> None:
-        """Saves the present step.
+        """Saves the present step; it is on the disk when this returns.
 
         Raises:
             SaveError: it could not be written, or the state is that of no whole step.
             NonFiniteError: a variable holds a NaN or an infinity.
         """
-        parts = self._parts
-        if parts.torn is not None:
-            raise errors.SaveError(
-                f"not saved: {parts.torn}, so the state in memory is that of no whole step; "
-                f"construct the trainer again or call restore(). {self.stands()}"
-            )
-        self._refuse_non_finite()
-        if not self._saved_before:
-            self._say_what_is_not_kept()
-        begun = clock.now()
-        tensors = parts.content.collect(parts.step)
-        written = parts.store.save(
-            parts.step, tensors, lambda sizes: self._describe(tensors, sizes)
-        )
-        secs = clock.now() - begun
-        parts.journal.note("save", step=parts.step, stall_secs=round(secs, 4), bytes=written.bytes)
-        if not self._saved_before:
-            LOG.info("first save took %.3f s (checkpoint %d)", secs, parts.step)
-        self._saved_before = True
-        self.saved_step = parts.step
-        self._stop_saved = parts.content.stop
-        self._policy.saved(clock.now(), secs)
+        self.wait()
+        self._begin()
+        self._succeeded(self._finish())
 
-    def _refuse_non_finite(self) -> None:
-        """Keeps a poisoned state out of the checkpoints, whatever the step's outputs were."""
-        poisoned = set(self._parts.content.variables.non_finite()) - self._never_finite
-        if poisoned:
-            step = self._parts.step
-            self._parts.torn = f"variables are not finite after step {step}"
-            raise errors.NonFiniteError(
-                step, sorted(poisoned)[0], float("nan"), self.saved_step, "variable"
-            )
+    def wait(self) -> None:
+        """Waits for the save that is being written; a failure is logged, not raised."""
+        step = self._writer.step
+        if step is None:
+            return
+        try:
+            self._succeeded(self._finish())
+        except errors.TrainerError as error:
+            self._failed(step, error)
+            LOG.warning("%s", error)
 
-    def save_periodic(self, ctx: hooks.RunContext) -> None:
-        """Saves in the middle of a run; a failure ends the run only if the config says so."""
-        self._save(ctx, last=False)
-
-    def save_last(self, ctx: hooks.RunContext) -> None:
-        """Saves at the end of a run, unless this very state is saved already."""
-        unsaved = (
-            self.saved_step != self._parts.step or self._stop_saved != self._parts.content.stop
-        )
-        if unsaved:
-            self._save(ctx, last=True)
-        if self._failures:
-            LOG.warning("%d of %d saves failed", self._failures, self._attempts)
+    def close(self) -> None:
+        """Waits for the save that is being written and ends its thread."""
+        self.wait()
+        self._writer.close()
 
     def went_back(self) -> None:
         """Takes note that the state is that of an older checkpoint now, stop request included."""
         self.saved_step = self._parts.restored_step
         self._stop_saved = self._parts.content.stop
+
+    def newest(self) -> int | None:
+        """Returns the step of the newest checkpoint, after the one that is being written."""
+        self.wait()
+        return self.saved_step
 
     def stands(self) -> str:
         """Returns a sentence on what a resume would find."""
@@ -124,35 +139,109 @@ class Saver:
             return "no checkpoint was written yet"
         return f"checkpoint {self.saved_step} stands"
 
-    def _save(self, ctx: hooks.RunContext, *, last: bool) -> None:
+    def _begin(self) -> None:
+        parts = self._parts
+        if parts.torn is not None:
+            raise errors.SaveError(
+                f"not saved: {parts.torn}, so the state in memory is that of no whole step; "
+                f"construct the trainer again or call restore(). {self.stands()}"
+            )
+        begun = clock.now()
+        if not self._saved_before:
+            self._say_what_is_not_kept()
         self._attempts += 1
+        self._writer.begin()
+        self._policy.begun(begun)
+        self._stall_secs = clock.now() - begun
+
+    def _patience(self) -> float | None:
+        if not self._background:
+            return None
+        patient = self._writer.is_small and self._write_secs <= _PATIENCE_SECS
+        return _PATIENCE_SECS if patient else 0.0
+
+    def _take_in(
+        self, ctx: hooks.RunContext, *, wait: float | None = None, last: bool = False
+    ) -> None:
+        """Waits, and if the save has ended, draws the consequences."""
+        if self._writer.step is None:
+            return
+        begun = clock.now()
+        ended = self._writer.wait(wait)
+        self._stall_secs += clock.now() - begun
+        if not ended:
+            return
+        step = self._writer.step
         try:
-            self.save()
+            self._succeeded(self._finish())
         except errors.SaveError as error:
-            self._failures += 1
-            self._failures_in_a_row += 1
-            self._parts.journal.note("failure", step=self._parts.step, error=str(error))
+            self._failed(step, error)
             if last or self._raise or self._failures_in_a_row >= _FAILURES_IN_A_ROW:
                 raise
             LOG.warning("%s Training goes on.", error)
-            self._policy.failed(clock.now())
             return
-        self._failures_in_a_row = 0
         ctx.saved_step = self.saved_step
         self._parts.hooks.after_save(ctx)
 
-    def _describe(self, tensors: dict[str, Any], sizes: dict[str, Any]) -> manifest.Manifest:
-        parts = self._parts
-        return manifest.Manifest(
-            step=parts.step,
-            trained_secs=parts.stopwatch.read(),
-            seed=parts.seed,
-            files=sizes,
-            tensors=state.describe(tensors),
-            variables=list(parts.content.variables.entries),
-            written_at=time.time(),
-            versions=_versions(),
+    def _finish(self) -> writing.Written:
+        begun = clock.now()
+        self._writer.wait()
+        self._stall_secs += clock.now() - begun
+        try:
+            return self._writer.take()
+        except errors.NonFiniteError as error:
+            self._parts.torn = f"variables are not finite after step {error.step}"
+            raise
+
+    def _succeeded(self, written: writing.Written) -> None:
+        self._parts.journal.note(
+            "save",
+            step=written.step,
+            stall_secs=round(self._stall_secs, 4),
+            write_secs=round(written.write_secs, 4),
+            bytes=written.bytes,
         )
+        if not self._saved_before:
+            LOG.info("first save took %.3f s (checkpoint %d)", written.write_secs, written.step)
+        self._saved_before = True
+        self._failures_in_a_row = 0
+        self._write_secs = written.write_secs
+        self.saved_step = written.step
+        self._stop_saved = written.stop
+        self._policy.cost(self._stall_secs, max(self._stall_secs, written.write_secs))
+
+    def _failed(self, step: int | None, error: Exception) -> None:
+        self._failures += 1
+        self._failures_in_a_row += 1
+        self._parts.journal.note("failure", step=step, error=str(error))
+
+    def _say_if_slow(self) -> None:
+        """Says once that more time goes into a save than into training between two of them."""
+        if self._went_on is None or self._said_slow:
+            return
+        trained = clock.now() - self._went_on
+        if self._write_secs > trained:
+            self._said_slow = True
+            LOG.info(
+                "a save takes %.3g s and the training between two of them %.3g s; a longer "
+                "interval would be faster",
+                self._write_secs,
+                trained,
+            )
+
+    def _leave_out(self, step: int) -> None:
+        """Keeps a slow disk from holding up training, and snapshots from piling up."""
+        busy = self._writer.step
+        if not self._skips:
+            LOG.warning(
+                "the save due at step %d is left out: checkpoint %s is still being written; saves "
+                "take longer than the interval between them, so choose a longer one",
+                step,
+                busy,
+            )
+        self._skips += 1
+        self._parts.journal.note("skip", step=step, writing=busy)
+        self._policy.begun(clock.now())
 
     def _say_what_is_not_kept(self) -> None:
         stateless = self._parts.hooks.stateless()
@@ -169,11 +258,7 @@ class Saver:
             )
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in ("unbroken", "tensorflow", "keras", "numpy"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # run from a source folder, or a build of TensorFlow under another name
-    return found
+def _mean_secs_between_failures(parts: assembly.Parts) -> float | None:
+    """Returns seconds of training per failure so far in this folder, or None without a failure."""
+    failures = journal.failures(journal.read(parts.store.files, parts.store.folder))
+    return parts.stopwatch.read() / failures if failures else None

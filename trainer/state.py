@@ -8,13 +8,13 @@ variables (see `discovery`) or to read files.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from trainer import errors
+from trainer import errors, snapshot
 from trainer.discovery import Entry
 from trainer.log import LOG
 
@@ -32,8 +32,7 @@ class State:
     def __init__(self, entries: Sequence[Entry], keep_program_values: Sequence[str] = ()):
         self.entries = {entry.name: entry for entry in entries}
         self._keep = tuple(keep_program_values)
-        self._read: Callable[[], list[tf.Tensor]] | None = None
-        self._finite: Callable[[], tf.Tensor] | None = None
+        self._read = snapshot.Reader([entry.variable for entry in entries])
 
     def renewed(self, entries: Sequence[Entry]) -> State:
         """Returns a state of other variables under the same patterns."""
@@ -44,27 +43,8 @@ class State:
         return [name for name, entry in self.entries.items() if kind in (None, entry.kind)]
 
     def values(self) -> dict[str, tf.Tensor]:
-        """Returns every value, all of one instant (TensorFlow copies before it changes)."""
-        if not self.entries:
-            return {}
-        if self._read is None:
-            self._read = tf.function(self._read_all, autograph=False).get_concrete_function()
+        """Returns every value, all of one instant; later changes do not show in them."""
         return dict(zip(self.entries, self._read(), strict=True))
-
-    def non_finite(self) -> list[str]:
-        """Returns the names of the floating-point variables that hold a NaN or an infinity."""
-        floating = {n: e for n, e in self.entries.items() if e.variable.dtype.is_floating}
-        if not floating:
-            return []
-        if self._finite is None:
-
-            def all_finite() -> tf.Tensor:
-                values = (entry.variable.read_value() for entry in floating.values())
-                return tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in values])
-
-            self._finite = tf.function(all_finite, autograph=False).get_concrete_function()
-        finite = np.asarray(self._finite())
-        return [name for name, good in zip(floating, finite, strict=True) if not good]
 
     def check(self, path: str, described: Described, *, but: Sequence[str] = ()) -> None:
         """Compares the program's variables with others, by name, shape and dtype.
@@ -113,9 +93,6 @@ class State:
             _log_difference(entry, values[name], kept)
             if not kept:
                 entry.variable.assign(values[name])
-
-    def _read_all(self) -> list[tf.Tensor]:
-        return [entry.variable.read_value() for entry in self.entries.values()]
 
     def is_kept(self, name: str) -> bool:
         """Tells whether a pattern of `keep_program_values` matches a name."""

@@ -7,7 +7,7 @@ marked so that nothing saves it. Refuses to know why a boundary is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
@@ -18,7 +18,7 @@ def to_next_boundary(
     parts: assembly.Parts,
     pace: compiled.Pace,
     boundaries: Iterable[int | None],
-    saved_step: int | None,
+    newest: Callable[[], int | None],
 ) -> compiled.Call:
     """Runs steps in the graph up to the first boundary, or fewer.
 
@@ -26,7 +26,7 @@ def to_next_boundary(
         parts: the trainer's parts.
         pace: how many steps one call may run.
         boundaries: steps at which Python must have its turn; None for "never".
-        saved_step: newest checkpoint's step, for the message of an error.
+        newest: tells the newest checkpoint's step, for the message of an error.
 
     Raises:
         NonFiniteError: an output of a step was NaN or infinite.
@@ -50,7 +50,7 @@ def to_next_boundary(
     parts.source.drawn(call.steps)
     if not call.finite:
         parts.torn = f"step {parts.step} returned an output that is not finite"
-        _raise_non_finite(parts.step, call, saved_step)
+        _raise_non_finite(parts.step, call, newest())
     parts.torn = None
     return call
 

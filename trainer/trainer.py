@@ -161,12 +161,13 @@ class Trainer:
                     if call.steps:
                         self.__step_hooks(parts.hooks.after_step, ctx)
                     reason = ending.after_call(goal, parts, ctx, call)
-                    if reason is None and saver.is_due():
-                        saver.save_periodic(ctx)
+                    if reason is None:
+                        saver.at_boundary(ctx)
                         reason = ending.asked_for(goal, parts, ctx)
                 saver.save_last(ctx)
         except BaseException as error:
             ctx.error = error
+            saver.wait()
             parts.journal.note("stop", step=parts.step, reason="error", error=_brief(error))
             LOG.error("run ended at step %d by %s; %s", parts.step, _brief(error), saver.stands())
             raise
@@ -224,6 +225,7 @@ class Trainer:
             ValueError: there is no checkpoint of that step.
             DamagedCheckpointError, CheckpointMismatchError: it cannot be used; nothing changed.
         """
+        self.__saver.wait()
         assembly.go_back(self.__parts, int(step))
         self.__saver.went_back()
 
@@ -239,7 +241,8 @@ class Trainer:
         assembly.add_hook(self, self.__parts, hook)
 
     def close(self) -> None:
-        """Gives the run folder back; the object can no longer save."""
+        """Waits for a save in flight and gives the run folder back; no more saves after it."""
+        self.__saver.close()
         self.__parts.store.close()
 
     def __enter__(self) -> Trainer:
@@ -297,7 +300,7 @@ class Trainer:
             parts.hooks.next_boundary(parts.step),
             saver.next_step(parts.step),
         )
-        return stepping.to_next_boundary(parts, self.__pace, boundaries, saver.saved_step)
+        return stepping.to_next_boundary(parts, self.__pace, boundaries, saver.newest)
 
     def __step_hooks(self, call: Callable[..., None], ctx: hooks.RunContext) -> None:
         self.__in_step_hooks = True

@@ -1,9 +1,9 @@
 """TensorFlow's tensor bundle: named tensors to files and back.
 
 Owns the writing and reading of `state.index` and `state.data-…` (format:
-tensorflow/core/util/tensor_bundle; TensorFlow's tools read it). Promises that a large bundle is on its
-way to the disk while it is still being written, and that a failed `fsync` fails the whole bundle.
-Refuses to know what the tensors mean.
+tensorflow/core/util/tensor_bundle; TensorFlow's tools read it). Promises that a large bundle is on
+its way to the disk while it is still being written, and that a failed `fsync` fails the whole
+bundle. Refuses to know what the tensors mean.
 """
 
 from __future__ import annotations

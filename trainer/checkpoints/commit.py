@@ -46,6 +46,9 @@ def write(
     # A fresh folder: a kill while writing leaves every existing checkpoint as it is.
     scratch = files.join(folder, layout.passing(layout.checkpoint(step), "tmp"))
     files.make_folder(scratch)
+    for mark in layout.MARKS:
+        if files.exists(files.join(final, mark)):  # saved again at the same step: still pinned
+            files.write(files.join(scratch, mark), b"")
     manifest = _fill(files, scratch, tensors, describe)
     for name in (*manifest.files, layout.MANIFEST):
         # Content before name: a power cut after the rename cannot leave empty files behind it.

@@ -48,6 +48,10 @@ class LocalFiles:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def free(self, path: str) -> int | None:
+        """Returns the bytes that may still be written to the volume of a folder."""
+        return shutil.disk_usage(path).free
+
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
@@ -132,6 +136,10 @@ class RemoteFiles:
     def size(self, path: str) -> int:
         with _missing_as_os_error(path):
             return int(self._gfile.stat(path).length)
+
+    def free(self, path: str) -> int | None:
+        """Returns None: an object store has no such figure."""
+        return None
 
     def read(self, path: str) -> bytes:
         with _missing_as_os_error(path), self._gfile.GFile(path, "rb") as file:

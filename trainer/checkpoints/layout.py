@@ -20,7 +20,8 @@ BUNDLE = "state"
 INDEX = "state.index"
 STATE_FILE = "checkpoint"
 MANIFEST = "manifest.json"
-PIN = "pinned"  # an empty file in a checkpoint's folder
+PIN, BEST = "pinned", "best"  # empty files in a checkpoint's folder: never removed to make room
+MARKS = (PIN, BEST)
 LOCK = "LOCK"
 
 _DATA = re.compile(rf"{BUNDLE}\.data-\d{{5}}-of-\d{{5}}")
@@ -42,7 +43,7 @@ def is_data(name: str) -> bool:
 
 def is_own(name: str) -> bool:
     """Tells whether a name in a checkpoint's folder is one of ours."""
-    return name in (MANIFEST, INDEX, PIN) or is_data(name)
+    return name in (MANIFEST, INDEX, *MARKS) or is_data(name)
 
 
 def passing(name: str, purpose: str) -> str:

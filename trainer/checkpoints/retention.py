@@ -1,6 +1,7 @@
 """Which checkpoints need not be kept any longer.
 
-Owns the rules: the newest so many, one per so many hours of training, those pinned; they add up.
+Owns the rules: the newest so many, one per so many hours of training, the pinned, the best; they
+add up.
 Promises to look at nothing but its arguments, so that the same checkpoints give the same answer in
 every process. Refuses to remove anything.
 """
@@ -16,7 +17,7 @@ def unneeded(
     manifests: Sequence[manifest.Manifest],
     max_to_keep: int | None,
     keep_secs: float | None,
-    pinned: set[int],
+    marked: set[int],
 ) -> list[int]:
     """Returns the steps of the checkpoints that no rule keeps, ascending.
 
@@ -24,12 +25,12 @@ def unneeded(
         manifests: of the complete checkpoints, by step, ascending.
         max_to_keep: newest checkpoints kept; None keeps all.
         keep_secs: also keep one per so many seconds of training; None: no such rule.
-        pinned: steps kept whatever the rules say.
+        marked: steps kept whatever the rules say: pinned, or the best.
     """
     if max_to_keep is None:
         return []
     older = manifests[:-max_to_keep]
-    kept = pinned | _spaced(older, keep_secs)
+    kept = marked | _spaced(older, keep_secs)
     return [found.step for found in older if found.step not in kept]
 
 

@@ -1,4 +1,4 @@
-"""The checkpoints of one run folder: list, read, save, keep, set aside.
+"""The checkpoints of one run folder: recover, save, keep, set aside.
 
 Owns a run folder. Promises that recovery depends on the folder's content alone, that a damaged
 checkpoint is fallen back from and said so, that none is deleted before a newer one is on the disk,
@@ -8,24 +8,24 @@ what time it is.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 
 from trainer import errors
-from trainer.checkpoints import commit, layout, lock, reading, retention, tidying
+from trainer.checkpoints import commit, layout, lock, reading, retention, room, tidying
 from trainer.checkpoints import files as files_module
+from trainer.checkpoints import folder as folder_module
 from trainer.checkpoints import manifest as manifest_module
 from trainer.log import LOG
 
 pause = time.sleep  # tests replace it
 _PAUSES = (0.1, 0.4, 1.6)  # seconds before a save that failed for a reason that may pass is retried
 
-Found = tuple[manifest_module.Manifest, files_module.Tensors]
+Found = folder_module.Found
 
 
-class Store:
-    """The checkpoints of one run folder.
+class Store(folder_module.Folder):
+    """The checkpoints of one run folder, to read and to write.
 
     Args:
         folder: the run folder, a local path or an address that `tf.io.gfile` can open.
@@ -45,12 +45,12 @@ class Store:
         keep_every_n_hours: float | None = None,
         files: files_module.Files | None = None,
     ):
-        self.folder = folder
-        self.files = files or files_module.for_path(folder)
+        super().__init__(folder, files)
         self._max_to_keep = max_to_keep
         self._keep_secs = None if keep_every_n_hours is None else keep_every_n_hours * 3600
         self._lock: lock.Lock | None = None
         self._undeletable: set[str] = set()
+        self._room = room.Room(folder, max_to_keep)
         self.newest_before_recovery = 0
 
     def own(self) -> None:
@@ -91,68 +91,6 @@ class Store:
         if self._lock is not None:
             self._lock.release()
 
-    def holds(self, name: str) -> bool:
-        """Tells whether something of this name lies in the folder."""
-        return self.files.exists(self.files.join(self.folder, name))
-
-    def numbered(self) -> list[int]:
-        """Returns the steps that have a checkpoint folder of ours, whole or not, ascending."""
-        steps = (layout.step_of(name) for name in self.files.names(self.folder))
-        return sorted(
-            step for step in steps if step is not None and self._is_ours(layout.checkpoint(step))
-        )
-
-    def recoverable(self) -> list[int]:
-        """Returns the steps of `numbered`, and of those that a killed replacement put aside."""
-        names = (layout.replaced(name) or "" for name in self.files.names(self.folder))
-        old = (layout.step_of(name) for name in names)
-        return sorted({*self.numbered(), *(step for step in old if step is not None)})
-
-    def complete(self) -> list[int]:
-        """Returns the steps whose checkpoint passes every check short of reading the tensors."""
-        return [step for step in self.numbered() if self._plausible(step) is not None]
-
-    def newest(self) -> manifest_module.Manifest | None:
-        """Returns the manifest of the newest complete checkpoint, or None; changes nothing."""
-        for step in reversed(self.numbered()):
-            manifest = self._plausible(step)
-            if manifest is not None:
-                return manifest
-        return None
-
-    def read(self, step: int) -> Found:
-        """Returns checkpoint `step`, verified to the last bit.
-
-        Raises:
-            DamagedCheckpointError: it cannot be trusted.
-        """
-        return reading.read(self.files, self.path(step))
-
-    def manifest(self, step: int) -> manifest_module.Manifest:
-        """Returns the manifest of checkpoint `step` after every check short of the tensors.
-
-        Raises:
-            DamagedCheckpointError: it cannot be trusted.
-        """
-        return reading.read_manifest(self.files, self.path(step))
-
-    def set_aside(self) -> list[str]:
-        """Returns the names of the checkpoints that were set aside."""
-        return [name for name in self.files.names(self.folder) if layout.is_set_aside(name)]
-
-    def is_pinned(self, step: int) -> bool:
-        """Tells whether checkpoint `step` is pinned: never removed to make room."""
-        return self.files.exists(self.files.join(self.path(step), layout.PIN))
-
-    def pin(self, step: int, *, on: bool) -> None:
-        """Pins checkpoint `step`, or takes the pin off; needs no lock."""
-        path = self.files.join(self.path(step), layout.PIN)
-        if on:
-            self.files.write(path, b"")
-            self.files.sync_folder(self.path(step))
-        elif self.files.exists(path):
-            self.files.remove(path)
-
     def prune(self, keep: int | None) -> list[str]:
         """Removes leftovers, what was set aside, and all but the newest `keep`, if it is a number.
 
@@ -169,10 +107,6 @@ class Store:
             self._max_to_keep = keep
             self._retain()
         return doomed + [layout.checkpoint(n) for n in before if n not in self.numbered()]
-
-    def path(self, step: int) -> str:
-        """Returns the folder of checkpoint `step`."""
-        return self.files.join(self.folder, layout.checkpoint(step))
 
     def recover(self, accept: Callable[[str, Found], None]) -> Found | None:
         """Reads the newest checkpoint that can be trusted and hands it to `accept`.
@@ -233,8 +167,12 @@ class Store:
                     raise errors.SaveError(self._save_failed(step, tensors, error)) from error
                 LOG.warning("saving checkpoint %d: %s; trying again in %s s", step, error, secs)
                 pause(secs)
+            except Exception:
+                self._clean_up()
+                raise
         try:
             self._retain()
+            self._room.check(self.files, manifest.bytes, len(self.numbered()))
         except (OSError, tf.errors.OpError) as error:
             LOG.warning("checkpoint %d is saved; could not remove older ones: %s", step, error)
         return manifest
@@ -248,25 +186,11 @@ class Store:
         commit.write_state_file(self.files, self.folder, self.complete())
         return later
 
-    def _is_ours(self, name: str) -> bool:
-        """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
-        path = self.files.join(self.folder, name)
-        if not self.files.is_folder(path):
-            return False
-        names = self.files.names(path)
-        return not names or any(layout.is_own(name) for name in names)
-
-    def _plausible(self, step: int) -> manifest_module.Manifest | None:
-        try:
-            return self.manifest(step)
-        except errors.DamagedCheckpointError:
-            return None
-
     def _retain(self) -> None:
         """Removes what neither the newest nor the hourly rule keeps; the two rules add up."""
         manifests = [found for step in self.numbered() if (found := self._plausible(step))]
-        pinned = {found.step for found in manifests if self._must_stay(found.step)}
-        doomed = retention.unneeded(manifests, self._max_to_keep, self._keep_secs, pinned)
+        marked = {found.step for found in manifests if self._must_stay(found.step)}
+        doomed = retention.unneeded(manifests, self._max_to_keep, self._keep_secs, marked)
         kept = [found.step for found in manifests if found.step not in doomed]
         # Named before anything is deleted, so that TensorFlow's tools never follow a dead name.
         commit.write_state_file(self.files, self.folder, kept)
@@ -278,7 +202,7 @@ class Store:
         strangers = [name for name in names if not layout.is_own(name)]
         if strangers:
             LOG.warning("%s stays: it holds %s", self.path(step), strangers)
-        return bool(strangers) or self.is_pinned(step)
+        return bool(strangers) or any(self._is_marked(step, mark) for mark in layout.MARKS)
 
     def _delete(self, name: str) -> None:
         try:
@@ -303,15 +227,18 @@ class Store:
             LOG.warning("%s; falling back to checkpoint %d, %d steps lost", error, step, lost)
 
     def _save_failed(self, step: int, tensors: files_module.Tensors, error: Exception) -> str:
-        needed = sum(getattr(tensor, "nbytes", 0) for tensor in tensors.values())
-        free = ""
-        if self.files.atomic_rename:
-            free = f", {shutil.disk_usage(self.folder).free:,} bytes are free"
+        from trainer.checkpoints import bundle
+
+        newest = self.newest()  # texts and iterators have no size before they are written
+        size = max(
+            sum(bundle.size_of(tensor) for tensor in tensors.values()),
+            0 if newest is None else newest.bytes,
+        )
         reason = str(getattr(error, "message", error)).strip().splitlines()[0]
         return (
-            f"could not save checkpoint {step} in {self.folder}: {reason}; about {needed:,} bytes "
-            f"are needed{free}; checkpoints {self.complete()} are untouched. Free some space or "
-            "lower max_to_keep, then save or run again."
+            f"could not save checkpoint {step} in {self.folder}: {reason}; "
+            f"{room.needed(self.files, self.folder, size)}; checkpoints {self.complete()} are "
+            "untouched. Free some space or lower max_to_keep, then save or run again."
         )
 
 

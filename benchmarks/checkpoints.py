@@ -1,0 +1,346 @@
+"""What checkpoints cost, beside TensorFlow's own and beside the bare disk.
+
+    python benchmarks/checkpoints.py                 every figure (about 15 minutes)
+    python benchmarks/checkpoints.py stall restore   some of them
+
+Figures: stall, first, throughput, restore, memory, slowdown. Each is measured in pairs within one
+run (see pairs.py); the table gives medians, the ratio's median and spread, and the target. Run it
+on a quiet machine: the figures of a busy one say little.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import pairs
+import tensorflow as tf
+
+import trainer
+from trainer.log import LOG
+
+MEGABYTE = 1 << 20
+STATES = {
+    "128 MB in 16 variables": (16, 2 * MEGABYTE),
+    "1,000 small variables": (1000, 10),
+    "1 GB in 16 variables": (16, 16 * MEGABYTE),
+}
+
+
+class Many(trainer.Trainer):
+    """A step that changes every one of many variables in place.
+
+    Args:
+        state: a key of STATES.
+    """
+
+    def __init__(self, state, *arguments, **named):
+        self._shape = STATES[state]
+        super().__init__(*arguments, **named)
+
+    def build(self):
+        count, size = self._shape
+        self.many = [tf.Variable(tf.random.normal([size])) for _ in range(count)]
+
+    def train_dataset(self):
+        return tf.data.Dataset.range(1 << 60)
+
+    def train_step(self, x):
+        for variable in self.many:
+            variable.assign_add(tf.ones_like(variable))
+        return {"x": tf.cast(x, tf.float32)}
+
+
+class Boundaries(trainer.Hook):
+    """Times what happens between two steps where a save is due, and lets TensorFlow save in turn.
+
+    Args:
+        every: the interval of the saves.
+        theirs: saves with TensorFlow half an interval later and returns the seconds, or None.
+    """
+
+    def __init__(self, every, theirs=None):
+        self._every, self._theirs, self._since = every, theirs, None
+        self.secs, self.secs_of_theirs = [], []
+
+    def after_step(self, ctx):
+        if ctx.step % self._every == 0:
+            self._since = time.perf_counter()
+        elif self._theirs and ctx.step % self._every == self._every // 2:
+            self.secs_of_theirs.append(self._theirs())
+
+    def before_step(self, ctx):
+        if self._since is not None:
+            self.secs.append(time.perf_counter() - self._since)
+            self._since = None
+
+    def get_state(self):
+        return {}
+
+
+def make(state, folder, hooks=(), **settings):
+    """Returns a trainer whose saves come only when they are asked for, unless settings say so."""
+    settings = {"save_every_secs": 1e9, "max_to_keep": 2, "seed": 1} | settings
+    return Many(state, trainer.TrainerConfig(folder, **settings), hooks=hooks)
+
+
+def tensorflow_writer(program, folder):
+    """Returns a function that saves the same variables with TensorFlow and returns the seconds."""
+    checkpoint = tf.train.Checkpoint(many=program.many)
+    number = [0]
+
+    def write():
+        number[0] += 1
+        begun = time.perf_counter()
+        checkpoint.write(os.path.join(folder, f"tf-{number[0]}"))
+        secs = time.perf_counter() - begun
+        for name in os.listdir(folder):
+            if name.startswith(f"tf-{number[0] - 2}."):
+                os.unlink(os.path.join(folder, name))
+        return secs
+
+    return write
+
+
+def stall(scratch):
+    """A periodic save in the steady state: how long training stands still for it."""
+    every, count, warm_up = 60, 15, 2
+    for state in list(STATES)[:2]:
+        folder = os.path.join(scratch, "ours")
+        with make(state, folder, save_every_steps=every, save_every_secs=None) as program:
+            hook = Boundaries(every, tensorflow_writer(program, scratch))
+            program.register_hook(hook)
+            program.train(steps=(count + warm_up) * every + 1)
+        found = (hook.secs[warm_up:], hook.secs_of_theirs[warm_up:])
+        print(pairs.Result(f"stall, {state}", *found).line(0.05), flush=True)
+        shutil.rmtree(folder)
+
+
+FIRST = """
+import sys
+sys.path.insert(0, {here!r})
+import checkpoints
+checkpoints.first_two({state!r}, {which!r}, {folder!r})
+"""
+
+
+def first_two(state, which, folder):
+    """Prints the seconds of the first and the second save of a fresh process, as JSON."""
+    every = 30
+    settings = {"save_every_steps": every, "save_every_secs": None} if which == "ours" else {}
+    with make(state, os.path.join(folder, "run"), **settings) as program:
+        theirs = None if which == "ours" else tensorflow_writer(program, folder)
+        hook = Boundaries(every if which == "ours" else 2 * every, theirs)
+        program.register_hook(hook)
+        program.train(steps=4 * every - 1)
+    print(json.dumps((hook.secs if which == "ours" else hook.secs_of_theirs)[:2]))
+
+
+def first(scratch):
+    """The first and the second save of a process, which pay for what is done once."""
+    for state in list(STATES)[:2]:
+
+        def run(which, state=state):
+            folder = tempfile.mkdtemp(dir=scratch)
+            here = os.path.dirname(os.path.abspath(__file__))
+            code = FIRST.format(here=here, state=state, which=which, folder=folder)
+            out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+            shutil.rmtree(folder)
+            return json.loads(out.stdout.splitlines()[-1])
+
+        ours, theirs = pairs.alternate(
+            5,
+            lambda: run("ours"),
+            lambda: run("tensorflow"),
+            warm_up=0,
+        )
+        for number, word in enumerate(("first", "second")):
+            result = pairs.Result(
+                f"{word} save's stall, {state}",
+                [secs[number] for secs in ours],
+                [secs[number] for secs in theirs],
+            )
+            print(result.line(1.0), flush=True)
+
+
+def throughput(scratch):
+    """A whole durable save, beside writing the same bytes to a plain file and syncing it."""
+    for state, count in (("128 MB in 16 variables", 21), ("1 GB in 16 variables", 7)):
+        folder = os.path.join(scratch, "ours")
+        with make(state, folder) as program:
+            program.train(steps=1)
+            content = [memoryview(variable.numpy()).cast("B") for variable in program.many]
+            size = sum(part.nbytes for part in content) / MEGABYTE
+            number = [0]
+
+            def ours(program=program, size=size):
+                program.train(steps=1)  # saves, at the end of the run
+                begun = time.perf_counter()
+                program.save()
+                return size / (time.perf_counter() - begun)
+
+            def raw(content=content, size=size, number=number):
+                number[0] += 1
+                path = os.path.join(scratch, f"raw-{number[0]}")
+                begun = time.perf_counter()
+                with open(path, "wb", buffering=0) as file:
+                    for part in content:
+                        file.write(part)
+                    os.fsync(file.fileno())
+                secs = time.perf_counter() - begun
+                old = os.path.join(scratch, f"raw-{number[0] - 2}")
+                if os.path.exists(old):
+                    os.unlink(old)
+                return size / secs
+
+            found = pairs.alternate(count, ours, raw, warm_up=3)
+        result = pairs.Result(f"durable throughput, {state}", *found, unit="MB/s")
+        print(result.line(0.85, at_most=False), flush=True)
+        shutil.rmtree(folder)
+
+
+def restore(scratch):
+    """A restore with every check, beside TensorFlow's."""
+    for state in list(STATES)[:2]:
+        folder = os.path.join(scratch, "ours")
+        with make(state, folder) as program:
+            program.train(steps=1)
+            checkpoint = tf.train.Checkpoint(many=program.many)
+            checkpoint.write(os.path.join(scratch, "theirs"))
+
+            def ours(program=program):
+                begun = time.perf_counter()
+                program.restore(1)
+                return time.perf_counter() - begun
+
+            def theirs(checkpoint=checkpoint):
+                begun = time.perf_counter()
+                checkpoint.read(os.path.join(scratch, "theirs")).assert_consumed()
+                return time.perf_counter() - begun
+
+            found = pairs.alternate(15, ours, theirs, warm_up=3)
+        print(pairs.Result(f"restore, {state}", *found).line(1.3), flush=True)
+        shutil.rmtree(folder)
+
+
+class Resident:
+    """The largest resident set of this process while it is watched, in bytes."""
+
+    def __enter__(self):
+        self.peak, self._stop = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self):
+        while not self._stop.wait(0.001):
+            with open("/proc/self/statm") as file:
+                pages = int(file.read().split()[1])
+            self.peak = max(self.peak, pages * os.sysconf("SC_PAGE_SIZE"))
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+def memory(scratch):
+    """The resident set of a run with a background save, beside the same run without one."""
+    state = "128 MB in 16 variables"
+    size = STATES[state][0] * STATES[state][1] * 4
+    ours, theirs = [], []
+    for _ in range(5):
+        folder = os.path.join(scratch, "ours")
+        every = {"save_every_steps": 20, "save_every_secs": None}
+        with make(state, folder, **every) as program:
+            program.train(steps=1)
+            with Resident() as quiet:
+                program.train(steps=18)
+            with Resident() as saving:
+                program.train(steps=11)
+        ours.append((saving.peak - quiet.peak) / size)
+        theirs.append(1.0)
+        shutil.rmtree(folder)
+    result = pairs.Result("peak extra memory, in states", ours, theirs, unit="x")
+    print(result.line(1.1), flush=True)
+
+
+class Busy(trainer.Trainer):
+    """A perceptron with Adam whose step keeps both cores busy: 128 MB of state."""
+
+    def build(self):
+        layers = [tf.keras.layers.Dense(1024, "relu") for _ in range(10)]
+        self.model = tf.keras.Sequential([tf.keras.Input((1024,)), *layers])
+        self.optimizer = tf.keras.optimizers.Adam(1e-4)
+
+    def train_dataset(self):
+        return tf.data.Dataset.from_tensors(tf.random.normal([128, 1024])).repeat()
+
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.model(x, training=True) - x) ** 2)
+        variables = self.model.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": loss}
+
+
+def slowdown(scratch, secs=60, count=4):
+    """A minute of training with saves at the automatic interval, beside one without."""
+    programs = {}
+    for name, settings in (("ours", {}), ("theirs", {"save_every_secs": 1e9})):
+        config = trainer.TrainerConfig(os.path.join(scratch, name), max_to_keep=2, **settings)
+        programs[name] = Busy(config)
+        programs[name].train(steps=20)
+    begun = time.perf_counter()
+    programs["theirs"].train(steps=50)
+    steps = int(secs / (time.perf_counter() - begun) * 50)
+
+    def run(name):
+        ticks = []
+
+        class Clock(trainer.Hook):
+            every_steps = 5
+
+            def before_step(self, ctx):
+                ticks.append(time.perf_counter())
+
+            def after_step(self, ctx):
+                ticks.append(time.perf_counter())
+
+            def get_state(self):
+                return {}
+
+        # The save at the end of a run is no periodic one: the clock stops before it.
+        program = programs[name]
+        program.register_hook(Clock())
+        program.train(steps=steps - steps % 5)
+        return ticks[-1] - ticks[0]
+
+    found = pairs.alternate(count, lambda: run("ours"), lambda: run("theirs"), warm_up=0)
+    saves = len(programs["ours"].checkpoints)
+    print(pairs.Result("a minute at the automatic interval", *found).line(1.01), flush=True)
+    print(f"    {steps} steps a minute; checkpoints there at the end: {saves}")
+
+
+FIGURES = {f.__name__: f for f in (stall, first, throughput, restore, memory, slowdown)}
+
+
+def main(names):
+    """Measures the figures named, or all."""
+    unknown = sorted(set(names) - set(FIGURES))
+    if unknown:
+        sys.exit(f"there is no figure {', '.join(unknown)}; choose of {', '.join(FIGURES)}")
+    LOG.setLevel("ERROR")
+    print(pairs.HEAD)
+    for name in names or FIGURES:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as scratch:
+            FIGURES[name](scratch)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,126 @@
+"""A run folder as a reader sees it: which checkpoints there are, and what is in them.
+
+Owns the listing, the reading and the marks of checkpoints. Promises that reading needs no lock,
+never sees half a checkpoint and changes nothing. Refuses to save, to recover or to delete.
+"""
+
+from __future__ import annotations
+
+from trainer import errors
+from trainer.checkpoints import files as files_module
+from trainer.checkpoints import layout, reading
+from trainer.checkpoints import manifest as manifest_module
+
+Found = tuple[manifest_module.Manifest, files_module.Tensors]
+
+
+class Folder:
+    """The checkpoints of one run folder, to read.
+
+    Args:
+        folder: the run folder, a local path or an address that `tf.io.gfile` can open.
+        files: the file operations; None chooses by the folder.
+    """
+
+    def __init__(self, folder: str, files: files_module.Files | None = None):
+        self.folder = folder
+        self.files = files or files_module.for_path(folder)
+
+    def holds(self, name: str) -> bool:
+        """Tells whether something of this name lies in the folder."""
+        return self.files.exists(self.files.join(self.folder, name))
+
+    def numbered(self) -> list[int]:
+        """Returns the steps that have a checkpoint folder of ours, whole or not, ascending."""
+        steps = (layout.step_of(name) for name in self.files.names(self.folder))
+        return sorted(
+            step for step in steps if step is not None and self._is_ours(layout.checkpoint(step))
+        )
+
+    def recoverable(self) -> list[int]:
+        """Returns the steps of `numbered`, and of those that a killed replacement put aside."""
+        names = (layout.replaced(name) or "" for name in self.files.names(self.folder))
+        old = (layout.step_of(name) for name in names)
+        return sorted({*self.numbered(), *(step for step in old if step is not None)})
+
+    def complete(self) -> list[int]:
+        """Returns the steps whose checkpoint passes every check short of reading the tensors."""
+        return [step for step in self.numbered() if self._plausible(step) is not None]
+
+    def newest(self) -> manifest_module.Manifest | None:
+        """Returns the manifest of the newest complete checkpoint, or None; changes nothing."""
+        for step in reversed(self.numbered()):
+            manifest = self._plausible(step)
+            if manifest is not None:
+                return manifest
+        return None
+
+    def read(self, step: int) -> Found:
+        """Returns checkpoint `step`, verified to the last bit.
+
+        Raises:
+            DamagedCheckpointError: it cannot be trusted.
+        """
+        return reading.read(self.files, self.path(step))
+
+    def manifest(self, step: int) -> manifest_module.Manifest:
+        """Returns the manifest of checkpoint `step` after every check short of the tensors.
+
+        Raises:
+            DamagedCheckpointError: it cannot be trusted.
+        """
+        return reading.read_manifest(self.files, self.path(step))
+
+    def set_aside(self) -> list[str]:
+        """Returns the names of the checkpoints that were set aside."""
+        return [name for name in self.files.names(self.folder) if layout.is_set_aside(name)]
+
+    def is_pinned(self, step: int) -> bool:
+        """Tells whether checkpoint `step` is pinned: never removed to make room."""
+        return self._is_marked(step, layout.PIN)
+
+    def pin(self, step: int, *, on: bool) -> None:
+        """Pins checkpoint `step`, or takes the pin off; needs no lock."""
+        self._mark(step, layout.PIN, on=on)
+
+    def best(self) -> int | None:
+        """Returns the step of the checkpoint that is kept for being the best, or None."""
+        marked = [step for step in self.numbered() if self._is_marked(step, layout.BEST)]
+        return max(marked, default=None)
+
+    def mark_best(self, step: int) -> None:
+        """Makes checkpoint `step` the one that is kept for being the best."""
+        before = [old for old in self.numbered() if self._is_marked(old, layout.BEST)]
+        self._mark(step, layout.BEST, on=True)
+        for old in before:  # only now: a kill between leaves two kept, never none
+            if old != step:
+                self._mark(old, layout.BEST, on=False)
+
+    def _is_marked(self, step: int, mark: str) -> bool:
+        return self.files.exists(self.files.join(self.path(step), mark))
+
+    def _mark(self, step: int, mark: str, *, on: bool) -> None:
+        path = self.files.join(self.path(step), mark)
+        if on:
+            self.files.write(path, b"")
+            self.files.sync_folder(self.path(step))
+        elif self.files.exists(path):
+            self.files.remove(path)
+
+    def path(self, step: int) -> str:
+        """Returns the folder of checkpoint `step`."""
+        return self.files.join(self.folder, layout.checkpoint(step))
+
+    def _is_ours(self, name: str) -> bool:
+        """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
+        path = self.files.join(self.folder, name)
+        if not self.files.is_folder(path):
+            return False
+        names = self.files.names(path)
+        return not names or any(layout.is_own(name) for name in names)
+
+    def _plausible(self, step: int) -> manifest_module.Manifest | None:
+        try:
+            return self.manifest(step)
+        except errors.DamagedCheckpointError:
+            return None

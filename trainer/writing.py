@@ -1,0 +1,154 @@
+"""One save: from the state in memory to a checkpoint on the disk, while training goes on.
+
+Owns the snapshot and the thread that writes it. Promises that a checkpoint holds the state of the
+step it was begun at, whatever training has done since; that at most one is being written, so that
+at most one snapshot is held; and that an error waits until it is taken. Refuses to decide when to
+save, or what an error means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import time
+from concurrent import futures
+from typing import Any
+
+from trainer import assembly, clock, errors, snapshot, state
+from trainer.checkpoints import bundle, manifest
+
+_SMALL_BYTES, _SMALL_COUNT = 1 << 20, 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A checkpoint that is on the disk.
+
+    Args:
+        step: its step.
+        stop: the stop request in it.
+        bytes: its size.
+        write_secs: from the snapshot to the disk.
+    """
+
+    step: int
+    stop: Any
+    bytes: int
+    write_secs: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Snapshot:
+    """What is written: everything of one step."""
+
+    step: int
+    stop: Any
+    tensors: dict[str, Any]
+    variables: list[str]
+    taken: float
+
+
+class Writer:
+    """Writes checkpoints in a thread of its own, one at a time.
+
+    Args:
+        parts: the trainer's parts.
+
+    Attributes:
+        step: the step that is being written, or was and has not been taken; None if none is.
+        is_small: whether the last snapshot is written in some milliseconds by any disk.
+    """
+
+    def __init__(self, parts: assembly.Parts):
+        self._parts = parts
+        # One thread writes; the other looks for values that are not finite meanwhile.
+        self._pool = futures.ThreadPoolExecutor(2, thread_name_prefix="checkpoint-writer")
+        self._future: futures.Future[Written] | None = None
+        self.step: int | None = None
+        self.is_small = False
+
+    def begin(self) -> None:
+        """Takes a snapshot and starts to write it; the one before must have been taken.
+
+        Raises:
+            ModelDirInUseError: the trainer no longer owns the folder.
+        """
+        parts = self._parts
+        parts.store.check_owned()
+        taken = clock.now()
+        tensors = parts.content.collect(parts.step)
+        size = sum(bundle.size_of(tensor) for tensor in tensors.values())
+        self.is_small = size <= _SMALL_BYTES and len(tensors) <= _SMALL_COUNT
+        self.step = parts.step
+        found = _Snapshot(
+            step=parts.step,
+            stop=parts.content.stop,
+            tensors=tensors,
+            variables=list(parts.content.variables.entries),
+            taken=taken,
+        )
+        self._future = self._pool.submit(self._write, found)
+
+    def wait(self, secs: float | None = None) -> bool:
+        """Tells whether nothing is being written any more, after waiting for that.
+
+        Args:
+            secs: how long to wait at most; None: as long as it takes.
+        """
+        if self._future is None:
+            return True
+        return bool(futures.wait([self._future], secs).done)
+
+    def take(self) -> Written:
+        """Returns what became of the save that `wait` saw the end of.
+
+        Raises:
+            SaveError: it could not be written.
+            NonFiniteError: a variable of the snapshot holds a NaN or an infinity.
+        """
+        assert self._future is not None, "take() without begin()"
+        future, self._future, self.step = self._future, None, None
+        return future.result()
+
+    def close(self) -> None:
+        """Ends the threads, after the save that is being written."""
+        self._pool.shutdown()
+
+    def _write(self, found: _Snapshot) -> Written:
+        values = {name: found.tensors[name] for name in found.variables}
+        looked = self._pool.submit(snapshot.non_finite, values)
+
+        def describe(sizes: dict[str, Any]) -> manifest.Manifest:
+            self._refuse(found.step, looked.result())
+            return manifest.Manifest(
+                step=found.step,
+                trained_secs=float(found.tensors["trainer/secs"]),
+                seed=self._parts.seed,
+                files=sizes,
+                tensors=state.describe(found.tensors),
+                variables=found.variables,
+                written_at=time.time(),
+                versions=_versions(),
+            )
+
+        written = self._parts.store.save(found.step, found.tensors, describe)
+        return Written(found.step, found.stop, written.bytes, clock.now() - found.taken)
+
+    def _refuse(self, step: int, non_finite: list[str]) -> None:
+        """Keeps a poisoned state out of the checkpoints, whatever the step's outputs were."""
+        poisoned = sorted(set(non_finite) - self._parts.never_finite)
+        if poisoned:
+            newest = max(self._parts.store.complete(), default=None)
+            raise errors.NonFiniteError(step, poisoned[0], float("nan"), newest, "variable")
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in ("unbroken", "tensorflow", "keras", "numpy"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # run from a source folder, or a build of TensorFlow under another name
+    return found
