@@ -1,5 +1,6 @@
 """What the tests share: the summing program, runs of it, and what a user sees of them."""
 
+import ctypes
 import json
 import logging
 import os
@@ -34,6 +35,25 @@ class Summing(trainer.Trainer):
         loss = -self.w * x
         self.w.assign_add(x)  # the gradient of -w * x is -x, the rate is 1
         return {"loss": loss, "x": x}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _iterators_stay():
+    """Keeps iterators from being destroyed: TensorFlow 2.21 may wait a minute for that.
+
+    Its destructor waits for the autotuner's thread, which now and then misses the call to end and
+    sleeps on (seen in tensorflow::data::model::Model::OptimizeLoop).
+    """
+    make_iterator = tf.data.Dataset.__iter__
+
+    def keep(dataset):
+        iterator = make_iterator(dataset)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(iterator))
+        return iterator
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.data.Dataset, "__iter__", keep)
+        yield
 
 
 @pytest.fixture

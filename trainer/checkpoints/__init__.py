@@ -1,11 +1,16 @@
 """The checkpoint store.
 
 files     every file operation, behind one small interface
+bundle    named tensors to files and back
 layout    which name means what
 manifest  the file that vouches for a checkpoint
 reading   one checkpoint: the checks, and what counts as damage
 commit    the order of operations that makes a checkpoint appear whole or not at all
 lock      one writer per folder
-store     list, read, save, keep, set aside
+retention which checkpoints need not be kept
+room      what is free on the volume
+tidying   order after a crash
+folder    list and read
+store     recover, save, keep, set aside
 policy    when to save
 """
