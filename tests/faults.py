@@ -61,9 +61,9 @@ class Held(Files):
         self._held, self._bundles = at, 0
         self.reached, self.go = threading.Event(), threading.Event()
 
-    def write_bundle(self, prefix, tensors):
+    def write_bundle(self, prefix, tensors, streams):
         self._bundles += 1
         if self._bundles == self._held:
             self.reached.set()
             assert self.go.wait(60), "nobody let the save go"
-        self._files.write_bundle(prefix, tensors)
+        self._files.write_bundle(prefix, tensors, streams)

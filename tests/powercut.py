@@ -73,8 +73,8 @@ class Recorder:
         self._write(path, self._files.read(path))
         self._moment()
 
-    def write_bundle(self, prefix, tensors):
-        self._files.write_bundle(prefix, tensors)
+    def write_bundle(self, prefix, tensors, streams):
+        self._files.write_bundle(prefix, tensors, streams)
         folder = os.path.dirname(prefix)
         for name in self._files.names(folder):
             self._write(os.path.join(folder, name), self._files.read(os.path.join(folder, name)))

@@ -274,9 +274,9 @@ class Late(trainer.Hook):
         self._go = threading.Event()
         write = self.files._files.write_bundle
 
-        def write_late(prefix, tensors):
+        def write_late(*arguments):
             self._go.wait(1.0)  # the last one of a run has no steps after it
-            write(prefix, tensors)
+            write(*arguments)
 
         self.files._files.write_bundle = write_late
 
@@ -370,7 +370,7 @@ def test_what_is_not_finite():
 def test_a_large_bundle_is_two_files_that_tensorflow_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "LARGE_BYTES", 1000)
     tensors = {f"v{n}": tf.range(n * 100) for n in range(1, 8)} | {"text": tf.constant("x")}
-    bundle.write(str(tmp_path / "state"), tensors)
+    bundle.write(str(tmp_path / "state"), tensors, streams=2)
     assert sorted(os.listdir(tmp_path)) == [
         "state.data-00000-of-00002",
         "state.data-00001-of-00002",
@@ -394,7 +394,7 @@ def test_a_flush_that_fails_fails_the_bundle(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fdatasync", fail)
     tensors = {f"v{n}": tf.random.uniform([2_000_000]) for n in range(4)}
     with pytest.raises(OSError, match="Input/output error"):
-        bundle.write(str(tmp_path / "state"), tensors)
+        bundle.write(str(tmp_path / "state"), tensors, streams=2)
 
 
 def test_checkpoints_of_two_files(make, folder, monkeypatch):
@@ -481,9 +481,9 @@ def test_failures_are_counted_from_the_journal():
 
 def test_an_interval_shorter_than_a_save_is_said_once(make, said):
     class Slow(faults.Files):
-        def write_bundle(self, prefix, tensors):
+        def write_bundle(self, *arguments):
             time.sleep(0.05)
-            self._files.write_bundle(prefix, tensors)
+            self._files.write_bundle(*arguments)
 
     program = make(max_steps=12, async_save=False)
     program._Trainer__parts.store.files = Slow()

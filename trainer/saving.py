@@ -73,7 +73,7 @@ class Saver:
         self._say_if_slow()
         self._take_in(ctx, wait=self._patience())
         if self._writer.step is None:
-            self._begin()
+            self._begin(waited_for=not self._background)
             self._take_in(ctx, wait=self._patience())
             self._went_on = clock.now()
         else:
@@ -86,7 +86,7 @@ class Saver:
             self.saved_step != self._parts.step or self._stop_saved != self._parts.content.stop
         )
         if unsaved:
-            self._begin()
+            self._begin(waited_for=True)
             self._take_in(ctx, last=True)
         if self._failures:
             LOG.warning("%d of %d saves failed", self._failures, self._attempts)
@@ -104,7 +104,7 @@ class Saver:
             NonFiniteError: a variable holds a NaN or an infinity.
         """
         self.wait()
-        self._begin()
+        self._begin(waited_for=True)
         self._succeeded(self._finish())
 
     def wait(self) -> None:
@@ -139,7 +139,7 @@ class Saver:
             return "no checkpoint was written yet"
         return f"checkpoint {self.saved_step} stands"
 
-    def _begin(self) -> None:
+    def _begin(self, *, waited_for: bool) -> None:
         parts = self._parts
         if parts.torn is not None:
             raise errors.SaveError(
@@ -150,7 +150,7 @@ class Saver:
         if not self._saved_before:
             self._say_what_is_not_kept()
         self._attempts += 1
-        self._writer.begin()
+        self._writer.begin(waited_for=waited_for)
         self._policy.begun(begun)
         self._stall_secs = clock.now() - begun
 

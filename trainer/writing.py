@@ -68,8 +68,11 @@ class Writer:
         self.step: int | None = None
         self.is_small = False
 
-    def begin(self) -> None:
+    def begin(self, *, waited_for: bool) -> None:
         """Takes a snapshot and starts to write it; the one before must have been taken.
+
+        Args:
+            waited_for: whether training waits for it, so that it may use every core.
 
         Raises:
             ModelDirInUseError: the trainer no longer owns the folder.
@@ -78,8 +81,9 @@ class Writer:
         parts.store.check_owned()
         taken = clock.now()
         tensors = parts.content.collect(parts.step)
-        size = sum(bundle.size_of(tensor) for tensor in tensors.values())
-        self.is_small = size <= _SMALL_BYTES and len(tensors) <= _SMALL_COUNT
+        self.is_small = len(tensors) <= _SMALL_COUNT and (
+            sum(bundle.size_of(tensor) for tensor in tensors.values()) <= _SMALL_BYTES
+        )
         self.step = parts.step
         found = _Snapshot(
             step=parts.step,
@@ -88,7 +92,7 @@ class Writer:
             variables=list(parts.content.variables.entries),
             taken=taken,
         )
-        self._future = self._pool.submit(self._write, found)
+        self._future = self._pool.submit(self._write, found, 2 if waited_for else 1)
 
     def wait(self, secs: float | None = None) -> bool:
         """Tells whether nothing is being written any more, after waiting for that.
@@ -115,7 +119,7 @@ class Writer:
         """Ends the threads, after the save that is being written."""
         self._pool.shutdown()
 
-    def _write(self, found: _Snapshot) -> Written:
+    def _write(self, found: _Snapshot, streams: int) -> Written:
         values = {name: found.tensors[name] for name in found.variables}
         looked = self._pool.submit(snapshot.non_finite, values)
 
@@ -132,7 +136,7 @@ class Writer:
                 versions=_versions(),
             )
 
-        written = self._parts.store.save(found.step, found.tensors, describe)
+        written = self._parts.store.save(found.step, found.tensors, describe, streams=streams)
         return Written(found.step, found.stop, written.bytes, clock.now() - found.taken)
 
     def _refuse(self, step: int, non_finite: list[str]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -19,36 +18,44 @@ import tensorflow as tf
 
 Tensors = dict[str, Any]
 
-# From this size on, two halves are written at once, and flushed on the way: one core's worth of
-# checksums and copying is slower than a disk (see benchmarks/checkpoints.py). Below it, a second
-# file and a thread cost more than they save.
+# Below this size a second file, and flushing on the way, cost more than they save.
 LARGE_BYTES = 16 << 20
-_FLUSH_EVERY_SECS = 0.004
+_FLUSH_EVERY_SECS = 0.001
 
 
-def write(prefix: str, tensors: Tensors) -> None:
+def write(prefix: str, tensors: Tensors, streams: int = 1) -> None:
     """Writes a bundle to the local file system; its files still have to be synced.
+
+    One stream is slower than a disk: copying and checksums keep a core busy. Two take two cores and
+    some megabytes more, so they are for saves that somebody waits for (see
+    benchmarks/checkpoints.py).
 
     Args:
         prefix: path of the files without what the format appends.
         tensors: name to tensor.
+        streams: data files to write at once, 1 or 2; a small bundle is written as one.
 
     Raises:
         OSError: flushing failed; the files must not be used, nor synced again.
         tf.errors.OpError: writing failed.
     """
-    halves = _halves(tensors)
-    if len(halves) == 1:
+    sizes = {name: size_of(tensor) for name, tensor in tensors.items()}
+    if sum(sizes.values()) < LARGE_BYTES:
         save(prefix, tensors)
         return
-    parts = [f"{prefix}.part{number}" for number in range(len(halves))]
-    with _flushing(os.path.dirname(prefix)), futures.ThreadPoolExecutor(len(halves)) as pool:
-        for saved in [pool.submit(save, *job) for job in zip(parts, halves, strict=True)]:
-            saved.result()
-        with tf.device("CPU:0"):
-            tf.raw_ops.MergeV2Checkpoints(
-                checkpoint_prefixes=parts, destination_prefix=prefix, delete_old_dirs=False
-            )
+    if streams == 1 or len(tensors) < 2:
+        _save_and_flush(prefix, tensors)
+        return
+    parts = [f"{prefix}.part{number}" for number in range(2)]
+    halves = [{name: tensors[name] for name in half} for half in _halves(sizes)]
+    with futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(_save_and_flush, parts[1], halves[1])
+        _save_and_flush(parts[0], halves[0])
+        other.result()
+    with tf.device("CPU:0"):
+        tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=parts, destination_prefix=prefix, delete_old_dirs=False
+        )
 
 
 def save(prefix: str, tensors: Tensors) -> None:
@@ -93,47 +100,51 @@ def size_of(tensor: Any) -> int:
     return int(tensor.shape.num_elements()) * int(tensor.dtype.size)
 
 
-def _halves(tensors: Tensors) -> list[Tensors]:
-    """Shares the tensors out by size: two bundles of about the same, or one if it is small."""
-    sizes = {name: size_of(tensor) for name, tensor in tensors.items()}
-    if sum(sizes.values()) < LARGE_BYTES or len(tensors) < 2:
-        return [tensors]
-    names: tuple[list[str], list[str]] = ([], [])
+def _halves(sizes: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Shares names out so that the sizes of both halves are about the same."""
+    halves: tuple[list[str], list[str]] = ([], [])
     totals = [0, 0]
     for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
         lighter = totals.index(min(totals))
-        names[lighter].append(name)
+        halves[lighter].append(name)
         totals[lighter] += sizes[name]
-    return [{name: tensors[name] for name in half} for half in names]
+    return halves
 
 
-@contextlib.contextmanager
-def _flushing(folder: str) -> Iterator[None]:
-    """Forces the data files that grow in a folder to the disk, again and again, in a thread."""
+def _save_and_flush(prefix: str, tensors: Tensors) -> None:
+    """Writes a bundle while another thread forces what is written so far to the disk."""
     written = threading.Event()
     with futures.ThreadPoolExecutor(1) as pool:
-        flushed = pool.submit(_flush_until, written, folder)
+        flushed = pool.submit(_flush_until, written, prefix)
         try:
-            yield
+            save(prefix, tensors)
         finally:
             written.set()
         # The kernel reports a failed write-back to one fsync only: a later one would succeed.
         flushed.result()
 
 
-def _flush_until(written: threading.Event, folder: str) -> None:
-    with contextlib.ExitStack() as stack:
-        descriptors: dict[str, int] = {}
+def _flush_until(written: threading.Event, prefix: str) -> None:
+    """Syncs a bundle's data file over and over, from when it appears to after its last byte."""
+    descriptor = None
+    try:
         while not written.wait(_FLUSH_EVERY_SECS):
-            for name in _data_files(folder):
-                if name not in descriptors:
-                    with contextlib.suppress(FileNotFoundError):  # renamed since it was listed
-                        path = os.path.join(folder, name)
-                        descriptors[name] = os.open(path, os.O_RDONLY)
-                        stack.callback(os.close, descriptors[name])
-            for descriptor in descriptors.values():
+            if descriptor is None:
+                descriptor = _open_data(prefix)
+            else:
                 os.fdatasync(descriptor)
+        if descriptor is not None:
+            os.fdatasync(descriptor)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _data_files(folder: str) -> Sequence[str]:
-    return [name for name in os.listdir(folder) if ".data-" in name]
+def _open_data(prefix: str) -> int | None:
+    """Opens the data file, which has a passing name until it is complete."""
+    folder, base = os.path.split(prefix)
+    for name in os.listdir(folder):
+        if name.startswith(f"{base}.data-"):
+            with contextlib.suppress(FileNotFoundError):  # renamed since it was listed
+                return os.open(os.path.join(folder, name), os.O_RDONLY)
+    return None

@@ -24,6 +24,8 @@ def write(
     step: int,
     tensors: files_module.Tensors,
     describe: Describe,
+    *,
+    streams: int = 1,
 ) -> manifest_module.Manifest:
     """Writes checkpoint `step`; when this returns, it is on the disk.
 
@@ -33,6 +35,7 @@ def write(
         step: completed steps; gives the name.
         tensors: name to tensor.
         describe: makes the manifest from the files' sizes and digests.
+        streams: data files to write at once, 1 or 2.
 
     Returns:
         The manifest, as written.
@@ -49,7 +52,7 @@ def write(
     for mark in layout.MARKS:
         if files.exists(files.join(final, mark)):  # saved again at the same step: still pinned
             files.write(files.join(scratch, mark), b"")
-    manifest = _fill(files, scratch, tensors, describe)
+    manifest = _fill(files, scratch, tensors, describe, streams)
     for name in (*manifest.files, layout.MANIFEST):
         # Content before name: a power cut after the rename cannot leave empty files behind it.
         files.sync(files.join(scratch, name))
@@ -126,7 +129,7 @@ def _write_marked(
     files.make_folder(final)
     if files.exists(mark):
         files.remove(mark)
-    return _fill(files, final, tensors, describe)
+    return _fill(files, final, tensors, describe, streams=1)
 
 
 def _fill(
@@ -134,8 +137,9 @@ def _fill(
     scratch: str,
     tensors: files_module.Tensors,
     describe: Describe,
+    streams: int,
 ) -> manifest_module.Manifest:
-    files.write_bundle(files.join(scratch, layout.BUNDLE), tensors)
+    files.write_bundle(files.join(scratch, layout.BUNDLE), tensors, streams)
     index = files.read(files.join(scratch, layout.INDEX))
     written = {layout.INDEX: {"bytes": len(index), "sha256": manifest_module.sha256(index)}}
     written |= {

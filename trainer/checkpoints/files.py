@@ -84,11 +84,11 @@ class LocalFiles:
         else:
             shutil.rmtree(path)
 
-    def write_bundle(self, prefix: str, tensors: Tensors) -> None:
-        """Writes named tensors as `prefix.index` and one or two `prefix.data-…`."""
+    def write_bundle(self, prefix: str, tensors: Tensors, streams: int) -> None:
+        """Writes named tensors as `prefix.index` and, with two streams, up to two data files."""
         from trainer.checkpoints import bundle
 
-        bundle.write(prefix, tensors)
+        bundle.write(prefix, tensors, streams)
 
     def read_bundle(self, prefix: str, dtypes: dict[str, Any]) -> Tensors:
         """Reads named tensors of a bundle; TensorFlow checks each against its crc32c."""
@@ -168,8 +168,9 @@ class RemoteFiles:
     def remove_folder(self, path: str) -> None:
         self._gfile.rmtree(path)
 
-    def write_bundle(self, prefix: str, tensors: Tensors) -> None:
+    def write_bundle(self, prefix: str, tensors: Tensors, streams: int) -> None:
         """Writes named tensors as `prefix.index` and `prefix.data-00000-of-00001`."""
+        del streams  # the network is the bottleneck
         from trainer.checkpoints import bundle
 
         bundle.save(prefix, tensors)

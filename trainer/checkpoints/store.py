@@ -146,9 +146,20 @@ class Store(folder_module.Folder):
         return found
 
     def save(
-        self, step: int, tensors: files_module.Tensors, describe: commit.Describe
+        self,
+        step: int,
+        tensors: files_module.Tensors,
+        describe: commit.Describe,
+        *,
+        streams: int = 1,
     ) -> manifest_module.Manifest:
         """Writes checkpoint `step` durably, then removes what need not be kept any longer.
+
+        Args:
+            step: completed steps.
+            tensors: name to tensor.
+            describe: makes the manifest from the files' sizes and digests.
+            streams: data files to write at once, 1 or 2.
 
         Raises:
             SaveError: it could not be written; what was there before is untouched.
@@ -159,7 +170,9 @@ class Store(folder_module.Folder):
 
         for secs in (*_PAUSES, None):
             try:
-                manifest = commit.write(self.files, self.folder, step, tensors, describe)
+                manifest = commit.write(
+                    self.files, self.folder, step, tensors, describe, streams=streams
+                )
                 break
             except (OSError, tf.errors.OpError) as error:
                 self._clean_up()
