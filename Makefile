@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SOURCES := setup.py setup.cfg pyproject.toml README.md $(shell find trainer -name '*.py')
 
-.PHONY: demo test crash-test lint clean
+.PHONY: demo test crash-test bench lint clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -13,9 +13,15 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest --numprocesses=2
 
-# The long campaign: every power cut and every fault at every operation, with a count of the cases.
+# The long campaigns: every power cut, every fault at every operation, every bit, with a count of the
+# cases; then real kills and power cuts, beside TensorFlow and Keras (as root, with strace).
 crash-test: $(VENV)/.installed
-	cd tests && CAMPAIGN=1 ../$(VENV)/bin/pytest -s -rA test_power_cuts.py test_checkpoints.py
+	cd tests && CAMPAIGN=1 ../$(VENV)/bin/pytest -s -rA --timeout=3000 \
+		test_power_cuts.py test_damage.py test_checkpoints.py test_saving.py
+	cd tests && ../$(VENV)/bin/python survival.py
+
+bench: $(VENV)/.installed
+	cd benchmarks && ../$(VENV)/bin/python checkpoints.py
 
 lint: $(VENV)/.linters
 	$(VENV)/bin/ruff format --check .

@@ -304,42 +304,45 @@ class Busy(trainer.Trainer):
         return {"loss": loss}
 
 
+class Clock(trainer.Hook):
+    """Times a run from before its first step to after its last: without the save at its end."""
+
+    every_steps = 5
+
+    def begin(self, ctx):
+        self.ticks = []
+
+    def before_step(self, ctx):
+        self.ticks.append(time.perf_counter())
+
+    def after_step(self, ctx):
+        self.ticks.append(time.perf_counter())
+
+    def get_state(self):
+        return {}
+
+
 def slowdown(scratch, secs=60, count=4):
     """A minute of training with saves at the automatic interval, beside one without."""
-    programs = {}
+    programs, clocks = {}, {}
     for name, settings in (("ours", {}), ("theirs", {"save_every_secs": 1e9})):
         config = trainer.TrainerConfig(os.path.join(scratch, name), max_to_keep=2, **settings)
-        programs[name] = Busy(config)
+        clocks[name] = Clock()
+        programs[name] = Busy(config, hooks=[clocks[name]])
         programs[name].train(steps=20)
-    begun = time.perf_counter()
-    programs["theirs"].train(steps=50)
-    steps = int(secs / (time.perf_counter() - begun) * 50)
 
-    def run(name):
-        ticks = []
+    def run(name, steps):
+        programs[name].train(steps=steps)
+        return clocks[name].ticks[-1] - clocks[name].ticks[0]
 
-        class Clock(trainer.Hook):
-            every_steps = 5
-
-            def before_step(self, ctx):
-                ticks.append(time.perf_counter())
-
-            def after_step(self, ctx):
-                ticks.append(time.perf_counter())
-
-            def get_state(self):
-                return {}
-
-        # The save at the end of a run is no periodic one: the clock stops before it.
-        program = programs[name]
-        program.register_hook(Clock())
-        program.train(steps=steps - steps % 5)
-        return ticks[-1] - ticks[0]
-
-    found = pairs.alternate(count, lambda: run("ours"), lambda: run("theirs"), warm_up=0)
-    saves = len(programs["ours"].checkpoints)
+    steps = 5 * int(secs / run("theirs", 50) * 10)
+    found = pairs.alternate(
+        count, lambda: run("ours", steps), lambda: run("theirs", steps), warm_up=0
+    )
     print(pairs.Result("a minute at the automatic interval", *found).line(1.01), flush=True)
-    print(f"    {steps} steps a minute; checkpoints there at the end: {saves}")
+    with open(os.path.join(scratch, "ours", "journal.jsonl")) as file:
+        saves = sum('"event": "save"' in line for line in file)
+    print(f"    {steps} steps a minute, {count} minutes; {saves - count - 1} periodic saves in all")
 
 
 FIGURES = {f.__name__: f for f in (stall, first, throughput, restore, memory, slowdown)}

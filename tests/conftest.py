@@ -1,5 +1,6 @@
 """What the tests share: the summing program, runs of it, and what a user sees of them."""
 
+import collections
 import ctypes
 import json
 import logging
@@ -54,6 +55,23 @@ def _iterators_stay():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tf.data.Dataset, "__iter__", keep)
         yield
+
+
+@pytest.fixture
+def cases(record_property):
+    """Reports how many crashes or damages a test went through: cases(kind, count)."""
+    return lambda kind, count: record_property("cases", (kind, count))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints the sums at the end, so that a campaign that ran no case shows."""
+    sums = collections.Counter()
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == "cases":
+                sums[value[0]] += value[1]
+    for kind, count in sorted(sums.items()):
+        terminalreporter.write_line(f"{count:>7,} {kind}, 0 lost")
 
 
 @pytest.fixture

@@ -1,6 +1,10 @@
 """File operations that count, and fail or die at a chosen one."""
 
+import errno
+import glob
+import os
 import threading
+import time
 
 from trainer.checkpoints import files
 
@@ -12,6 +16,17 @@ CHANGES = {
 
 class Dead(BaseException):
     """The process would be gone: nothing that catches `Exception` may run on."""
+
+
+class ShortWriteError(OSError):
+    """The disk is full in the middle of an operation: half of what it wrote is there."""
+
+    def __init__(self):
+        super().__init__(errno.ENOSPC, "No space left on device")
+
+
+class Delay(Exception):  # noqa: N818 (no error: the operation is only late)
+    """The operation takes a while and succeeds."""
 
 
 class Files:
@@ -40,13 +55,23 @@ class Files:
             self.log.append((name, arguments))
             due = self._at is not None and len(self.log) >= self._at
             if due and (self._persistent or len(self.log) == self._at):
-                raise self._fault
+                self._fail(operation, name, arguments)
             result = operation(*arguments)
             if self._watch:
                 self._watch(name, arguments)
             return result
 
         return watched
+
+    def _fail(self, operation, name, arguments):
+        if isinstance(self._fault, Delay):
+            time.sleep(0.001)
+            return
+        if isinstance(self._fault, ShortWriteError) and name in ("write", "append", "write_bundle"):
+            operation(*arguments)
+            for path in glob.glob(glob.escape(arguments[0]) + "*"):
+                os.truncate(path, os.path.getsize(path) // 2)
+        raise self._fault
 
 
 class Held(Files):
