@@ -1,5 +1,9 @@
 """Programs that tests train, in this process or in one of their own."""
 
+import atexit
+import os
+import tempfile
+
 import numpy as np
 import tensorflow as tf
 
@@ -238,6 +242,117 @@ class Generated(Classifier):
         ).batch(9)
 
 
+class Numbered(Classifier):
+    """Data that are addressed by number; the last batch of each pass is short."""
+
+    def train_dataset(self):
+        return trainer.data.Indexed(rows(), batch_size=9, drop_remainder=False)
+
+
+class Augmented(Classifier):
+    """Noise from the batch's own seed."""
+
+    def train_dataset(self):
+        def noisy(batch, seed):
+            images, labels = batch
+            return images + tf.random.stateless_normal(tf.shape(images), seed), labels
+
+        return trainer.data.Indexed(rows(), batch_size=8, seed=5, map_fn=noisy)
+
+
+def in_a_file(name, write):
+    """Returns the path of a file in a temporary folder, written once."""
+    path = os.path.join(tempfile.gettempdir(), f"unbroken-{os.getpid()}-{name}")
+    if not os.path.exists(path):
+        write(path)
+        atexit.register(os.unlink, path)
+    return path
+
+
+class Records(Classifier):
+    """Fixed-length records in a file that is mapped into memory."""
+
+    def train_dataset(self):
+        images, labels = rows()
+
+        def write(path):
+            with open(path, "wb") as file:
+                for image, label in zip(images, labels, strict=True):
+                    file.write(image.tobytes() + label.tobytes())
+
+        def parts(content):
+            images = tf.bitcast(tf.reshape(content[:, :-8], [-1, FEATURES, 4]), tf.float32)
+            return images, tf.bitcast(content[:, -8:], tf.int64)
+
+        path = in_a_file("records", write)
+        records = trainer.data.FixedLengthRecords(path, 4 * FEATURES + 8, parts)
+        return trainer.data.Indexed(records, batch_size=8)
+
+
+class Interleaved(Classifier):
+    """Files read by turns, in parallel, and shuffled."""
+
+    def train_dataset(self):
+        images, labels = rows()
+
+        def write(first):
+            def act(path):
+                with tf.io.TFRecordWriter(path) as writer:
+                    for row in range(first, first + 10):
+                        writer.write(images[row].tobytes() + labels[row].tobytes())
+
+            return act
+
+        def parse(record):
+            content = tf.io.decode_raw(record, tf.uint8)
+            image = tf.bitcast(tf.reshape(content[:-8], [FEATURES, 4]), tf.float32)
+            return image, tf.bitcast(content[-8:], tf.int64)
+
+        paths = [in_a_file(f"tfrecord-{first}", write(first)) for first in range(0, ROWS, 10)]
+        files = tf.data.Dataset.from_tensor_slices(paths)
+        records = files.interleave(
+            tf.data.TFRecordDataset, cycle_length=2, num_parallel_calls=2, deterministic=True
+        )
+        return records.map(parse).shuffle(20).batch(9).repeat().prefetch(2)
+
+
+class Loader:
+    """An iterable whose iterators keep a state that can be set, as stateful loaders do."""
+
+    def __iter__(self):
+        return LoaderIterator()
+
+
+class LoaderIterator:
+    """Batches of eight rows in order, one pass."""
+
+    def __init__(self):
+        self._next = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._next == ROWS:
+            raise StopIteration
+        images, labels = rows()
+        self._next += 8
+        return images[self._next - 8 : self._next], labels[self._next - 8 : self._next]
+
+    def get_state(self):
+        return {"next": self._next}
+
+    def set_state(self, state):
+        self._next = state["next"]
+
+
+class Loaded(Classifier):
+    """A Python loader with a state."""
+
+    def train_dataset(self):
+        return Loader()
+
+
 PROGRAMS = {
     cls.__name__: cls
     for cls in (
@@ -258,6 +373,11 @@ PROGRAMS = {
         OldKeras,
         Plain,
         Generated,
+        Numbered,
+        Augmented,
+        Records,
+        Interleaved,
+        Loaded,
     )
 }
 

@@ -117,6 +117,7 @@ def test_flags_are_the_configs_fields():
         "steps_per_call": None,
         "jit_compile": False,
         "seed": None,
+        "data_position": "auto",
         "async_save": True,
         "on_save_error": "warn",
         "on_nonfinite": "raise",

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer import data, pipeline, testing
+from trainer import dataset_source, pipeline, testing
 
 from conftest import crash
 
@@ -133,7 +133,7 @@ def test_every_pipeline_goes_on_exactly(make, tmp_path, name):
     """Cut at every step in turn and resumed, the run sees the batches of the unbroken run."""
     make_dataset, mode = PIPELINES[name]
     cls = type("Ids", (Ids,), {"make_dataset": staticmethod(make_dataset)})
-    assert mode_of(data.Source(make_dataset, None)) == mode
+    assert mode_of(dataset_source.DatasetSource(make_dataset, None)) == mode
     whole = Totals()
     make(cls, hooks=[whole], model_dir=tmp_path / "whole", save_every_steps=100).train(STEPS)
     cut = Totals()
@@ -181,7 +181,7 @@ def test_tensorflow_loses_the_order_in_the_gap():
 def test_a_position_that_cannot_be_saved_is_said_at_construction(make, said, name, reason):
     cls = type("Ids", (Ids,), {"make_dataset": staticmethod(PIPELINES[name][0])})
     make(cls)
-    assert "data position: cannot be saved with the checkpoint" in said()
+    assert "data position: replayed by count" in said()
     assert reason in said()
     assert "drawn again and dropped" in said()
 

@@ -30,7 +30,9 @@ LAYERS = [
     ["snapshot"],
     ["state"],
     ["compiled"],
-    ["data"],
+    ["data", "position"],
+    ["dataset_source", "indexed_source", "python_source"],
+    ["sources"],
     ["evaluation"],
     ["content", "warm_start"],
     ["checks"],
@@ -44,7 +46,7 @@ LAYERS = [
     ["__main__"],
 ]
 # Rooms of the first floor that do not know each other, whatever the order above would allow.
-STRANGERS = ["history", "hooks", "state", "compiled", "data", "checkpoints", "seeds"]
+STRANGERS = ["history", "hooks", "state", "compiled", "sources", "checkpoints", "seeds"]
 
 
 def module_of(path):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainer import app as app
+    from trainer import data as data
     from trainer import testing as testing
     from trainer.config import TrainerConfig as TrainerConfig
     from trainer.errors import CheckpointError as CheckpointError
@@ -50,7 +51,7 @@ _HOMES = {
     "RunResult": "trainer",
     "Trainer": "trainer",
 }
-_MODULES = ("app", "testing")
+_MODULES = ("app", "data", "testing")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]  # noqa: PLE0604 (the names are texts)
 

@@ -21,14 +21,15 @@ from trainer import (
     compiled,
     config,
     content,
-    data,
     discovery,
     history,
     hooks,
     inspection,
     journal,
+    position,
     seeds,
     snapshot,
+    sources,
     state,
     warm_start,
 )
@@ -65,7 +66,7 @@ class Parts:
     seed: int
     strategy: tf.distribute.Strategy
     counter: tf.Variable
-    source: data.Source
+    source: position.Source
     compiled_step: compiled.Step
     loop: compiled.Loop
     hooks: hooks.HookList
@@ -185,7 +186,7 @@ def _build(
     seeds.plant(seed)
     with strategy.scope():
         program.build()
-        source = data.Source(make_dataset, settings.epochs)
+        source = sources.open_source(make_dataset, settings.epochs, settings.data_position)
         step = compiled.Step(
             program.train_step,
             source.element_spec,

@@ -41,8 +41,9 @@ class TrainerConfig:
         steps_per_call: steps in one compiled call at most; None chooses.
         jit_compile: compile the train step with XLA.
         seed: seed of TensorFlow, NumPy and Python; None draws one, logs it and keeps it.
-        async_save: write checkpoints in the background. In this version every save is
-            synchronous, which is safer still: it is on disk before the next step begins.
+        data_position: how the position in a `tf.data` pipeline is kept: "auto", "saved" (an error
+            if that cannot be had) or "replay" (draw the batches again after a restart).
+        async_save: write checkpoints in the background.
         on_save_error: "warn" goes on and raises after 3 failures in a row or when the last save of
             the run fails; "raise" raises at once.
         on_nonfinite: "raise" is what this version offers.
@@ -69,6 +70,7 @@ class TrainerConfig:
     steps_per_call: int | None = _option(None, "Steps in one compiled call at most.")
     jit_compile: bool = _option(False, "Compile the train step with XLA.")
     seed: int | None = _option(None, "Seed of TensorFlow, NumPy and Python.")
+    data_position: str = _option("auto", "'auto', 'saved' or 'replay'.")
     async_save: bool = _option(True, "Write checkpoints in the background.")
     on_save_error: str = _option("warn", "'warn' or 'raise'.")
     on_nonfinite: str = _option("raise", "'raise'.")
@@ -95,6 +97,7 @@ class TrainerConfig:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         _check_choice("resume", self.resume, ("auto", "required", "never"))
+        _check_choice("data_position", self.data_position, ("auto", "saved", "replay"))
         _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
         self._check_available()
 

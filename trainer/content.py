@@ -10,6 +10,7 @@ Owns the list of everything that decides the future of a run, and its names in a
     trainer/data/epoch            int64[3]: passes completed, batches of this one, passes asked for
     trainer/data/iterator         variant: the iterator, where it can be saved
     trainer/data/epoch_start      variant: the iterator at the start of the pass, where needed
+    trainer/data/state            text: the state of a Python source
     trainer/history/<output>      float32[n]: values not yet shown to a hook
     trainer/optimizers            JSON text: settings of optimizers that are no variables
     trainer/random/python, numpy  JSON text: the global generators
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer import clock, data, errors, history, hooks, seeds, state, tuning
+from trainer import clock, errors, history, hooks, position, seeds, state, tuning
 from trainer.log import LOG
 
 _HOOK, _HISTORY, _DATA = "trainer/hooks/", "trainer/history/", "trainer/data/"
@@ -54,7 +55,7 @@ class Content:
     """
 
     variables: state.State
-    source: data.Source
+    source: position.Source
     hooks: hooks.HookList
     history: history.History
     stopwatch: clock.Stopwatch
@@ -130,7 +131,7 @@ class Content:
         iterator = _DATA + "iterator"
         try:
             self.source.restore(_below(_DATA, tensors), by_count=self.variables.is_kept(iterator))
-        except data.OtherPipelineError as error:
+        except position.OtherPipelineError as error:
             advice = f"keep_program_values=('{iterator}',) draws as many batches again instead"
             line = f"{iterator}: train_dataset() is another pipeline now ({error}); {advice}"
             raise errors.CheckpointMismatchError(path, [], [], [line]) from error

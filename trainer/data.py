@@ -1,215 +1,269 @@
-"""The position in the training data.
+"""Training data that is addressed by number: `trainer.data.Indexed`, and sources for it.
 
-Owns the iterator that the loop draws from, the passes over a finite dataset, and the decision how
-the position survives a restart: saved with the checkpoint, or found again by drawing the same
-number of batches. Promises that the decision is made at construction. Refuses to know about steps:
-a position is the number of batches drawn since the start of the run.
+Owns the order of the examples. Promises that each batch is a pure function of the seed and the
+batch's number, so that a resume takes as long at any step and its state is that number alone; that
+every pass has another order and holds each example once; and that the order does not depend on how
+many devices share a batch. Refuses to keep examples, or to shuffle them, in a buffer.
 
-Three ways (see `pipeline` for when each is exact):
-
-    repeated in the graph   the iterator is saved
-    pass by pass            the iterator is saved, and so is its state at the start of the pass
-    replayed                nothing is saved but the number of batches
+The order is a pseudo-random permutation that is computed, not stored: TensorFlow's `index_shuffle`
+(a block cipher walked within the range; tensorflow/core/kernels/random_index_shuffle.h).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import copy
+import numbers
+import os
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from trainer import pipeline
-from trainer.log import LOG
-
-_POSITION, _EPOCH, _ITERATOR, _START = "position", "epoch", "iterator", "epoch_start"
+_ORDER, _MAP = 0, 1  # streams of random numbers that come from one seed
 
 
-class OtherPipelineError(Exception):
-    """A saved iterator does not fit the pipeline."""
-
-
-class Source:
-    """The training data of one run.
+class Indexed:
+    """Batches of a source that can give any of its examples by number.
 
     Args:
-        make: returns the dataset; called again when the position has to be found by drawing, so
-            it must return an equal one each time.
-        epochs: passes over the dataset; None: without end.
+        source: nested arrays or tensors with one common leading dimension; or an object with
+            `__len__` and `lookup(indices)`, which takes int64[B] and returns the batch with
+            TensorFlow operations.
+        batch_size: examples in a batch.
+        seed: seed of the order and of `map_fn`, from 0; None: the run's.
+        shuffle: whether each pass has an order of its own; else it is the source's.
+        drop_remainder: whether to leave out the examples of a pass that do not fill a batch.
+        map_fn: takes a batch and an int32[2] seed that belongs to this batch alone, for
+            `tf.random.stateless_*`; returns the batch to train on.
+        epochs: passes over the source; None: as many as the run needs.
 
     Raises:
-        ValueError: `make` returns no dataset, or an empty one.
+        ValueError: the arguments do not fit each other or the source.
 
     Attributes:
-        iterator: what the loop draws from.
-        element_spec: nested `tf.TypeSpec` of one batch.
-        reason: why the position cannot be saved, or None if it can.
-        position: batches drawn since the start of the run.
+        size: examples in the source.
     """
 
-    def __init__(self, make: Callable[[], Any], epochs: int | None):
-        self._make = make
-        self._epochs = epochs
-        self.position = 0
-        self.iterator: Any
-        self._open_run()
-        self.element_spec = self.iterator.element_spec
-        if self.reason is not None:
-            LOG.warning(
-                "data position: cannot be saved with the checkpoint (%s). After a restart the "
-                "batches already used are drawn again and dropped: exact if the pipeline is "
-                "deterministic and uses no variable or generator that the trainer saves, and it "
-                "takes as long as drawing them took",
-                self.reason,
+    def __init__(
+        self,
+        source: Any,
+        *,
+        batch_size: int,
+        seed: int | None = None,
+        shuffle: bool = True,
+        drop_remainder: bool = True,
+        map_fn: Callable[[Any, tf.Tensor], Any] | None = None,
+        epochs: int | None = None,
+    ):
+        self._source = source if hasattr(source, "lookup") else _Arrays(source)
+        self.size = len(self._source)
+        self._batch_size = _whole("batch_size", batch_size, 1)
+        # The global generator is planted with the run's seed before `train_dataset` is called.
+        self._seed = random.getrandbits(31) if seed is None else _whole("seed", seed, 0)
+        self._shuffle = shuffle
+        self._drop_remainder = drop_remainder
+        self._map_fn = map_fn
+        self._epochs = None if epochs is None else _whole("epochs", epochs, 1)
+        if not self.size:
+            raise ValueError("the source of Indexed is empty; give it at least one example")
+        if drop_remainder and self._batch_size > self.size:
+            raise ValueError(
+                f"batch_size={batch_size} is more than the {self.size} examples of the source, and "
+                "drop_remainder=True leaves out what does not fill a batch: lower batch_size, or "
+                "set drop_remainder=False"
             )
 
-    def drawn(self, batches: int) -> None:
-        """Takes note of batches drawn from `iterator`."""
-        self.position += batches
-        self._drawn_in_epoch += batches
+    def __len__(self) -> int:
+        """Returns the batches of one pass."""
+        whole, rest = divmod(self.size, self._batch_size)
+        return whole if self._drop_remainder or not rest else whole + 1
 
-    def open_next_epoch(self) -> bool:
-        """Opens the next pass after `iterator` has ended.
-
-        Returns:
-            False if there is none: the passes are used up, or the last one gave no batch.
-        """
-        used_up = self._passes is not None and self._epoch + 1 >= self._passes
-        if not self._pass_by_pass or used_up or not self._drawn_in_epoch:
-            return False
-        self._open_epoch(self._epoch + 1)
-        return True
-
-    def saved(self) -> dict[str, tf.Tensor]:
-        """Returns the position, by name."""
-        tensors = {
-            _POSITION: tf.constant(self.position, tf.int64),
-            _EPOCH: tf.constant([self._epoch, self._drawn_in_epoch, self._passes or 0], tf.int64),
-        }
-        if self.reason is None:
-            tensors[_ITERATOR] = _serialize(self.iterator)
-        if self._start is not None:
-            tensors[_START] = self._start
-        return tensors
-
-    def restore(self, tensors: Mapping[str, tf.Tensor], *, by_count: bool) -> None:
-        """Goes to the position that a checkpoint holds.
+    def limited(self, epochs: int | None) -> Indexed:
+        """Returns the same with at most so many passes.
 
         Args:
-            tensors: what `saved` returned.
-            by_count: find it by drawing, whatever was saved.
+            epochs: passes at most; None: as many as before.
+        """
+        if epochs is None or (self._epochs is not None and self._epochs <= epochs):
+            return self
+        other = copy.copy(self)
+        other._epochs = epochs
+        return other
+
+    def dataset(self, start: int = 0, *, share: tuple[int, int] = (0, 1)) -> tf.data.Dataset:
+        """Returns the batches from number `start` on, over all passes.
+
+        Args:
+            start: number of the first batch, from 0.
+            share: (i, n) for the i-th, from 0, of n consecutive equal parts of each batch.
 
         Raises:
-            OtherPipelineError: what was saved is the state of another pipeline.
+            ValueError: the batches cannot be shared out so, or `lookup` returns something else.
         """
-        position = int(tensors[_POSITION])
-        epoch, drawn_in_epoch, passes = (int(number) for number in tensors[_EPOCH])
-        # An iterator repeated in the graph holds the number of passes: with another, it is no use.
-        other = not self._pass_by_pass and passes != (self._passes or 0)
-        other = other or (_START in tensors) != self._pass_by_pass
-        if by_count or other or self.reason is not None or _ITERATOR not in tensors:
-            self._replay(position)
-            return
-        try:
-            _deserialize(self.iterator, tensors[_ITERATOR])
-            if self._pass_by_pass:
-                # Last: restoring sets the counters that the next pass is shuffled by to what they
-                # were at the start of this one, also where `iterator` has lost them.
-                self._start = tensors[_START]
-                _deserialize(iter(self._dataset), self._start)
-        except tf.errors.OpError as error:
-            raise OtherPipelineError(pipeline.first_line(error)) from error
-        self.position = position
-        self._epoch, self._drawn_in_epoch = epoch, drawn_in_epoch
-
-    def _open_run(self) -> None:
-        """Opens the dataset at its beginning and decides how its position is kept."""
-        dataset = self._make()
-        if not isinstance(dataset, tf.data.Dataset):
+        part, parts = share
+        if self._batch_size % parts or not 0 <= part < parts:
             raise ValueError(
-                f"train_dataset() returned {type(dataset).__name__}; return a tf.data.Dataset"
+                f"share={share} does not fit batch_size={self._batch_size}; choose a batch size "
+                "that is a multiple of the number of parts"
             )
-        if int(dataset.cardinality()) == 0:
-            raise ValueError(
-                "train_dataset() returned an empty dataset (0 batches); give it at least one batch "
-                "(a batch size above the number of examples with drop_remainder=True gives none)"
+        end = np.iinfo(np.int64).max if self._epochs is None else self._epochs * len(self)
+        return (
+            tf.data.Dataset.range(start, max(start, end))
+            .map(
+                lambda number: self._batch(number, part, self._batch_size // parts),
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
             )
-        if self._epochs is not None and _is_endless(dataset):
-            raise ValueError(
-                f"epochs={self._epochs} needs a finite dataset, and train_dataset() returned one "
-                "without end; leave out its .repeat(), or give max_steps instead of epochs"
-            )
-        verdict = pipeline.judge(dataset)
-        once, times = pipeline.without_repeat(dataset)
-        if verdict.reason is not None and times != 1 and pipeline.judge(once).reason is None:
-            dataset, verdict = once, pipeline.judge(once)
-        else:
-            times = 1
-        self.reason = verdict.reason
-        self._passes = None if times is None or self._epochs is None else times * self._epochs
-        endless = _is_endless(dataset)
-        self._pass_by_pass = not verdict.repeat_in_graph and not endless
-        if not self._pass_by_pass and not endless:
-            dataset = dataset.repeat(self._passes)
-        self._dataset = dataset
-        self._open_epoch(0)
-
-    def _open_epoch(self, number: int) -> None:
-        self._epoch, self._drawn_in_epoch = number, 0
-        self.iterator = iter(self._dataset)
-        self._start = _serialize(self.iterator) if self._pass_by_pass else None
-
-    def _replay(self, position: int) -> None:
-        """Draws and drops `position` batches from the beginning, with signs of life."""
-        self.position = 0
-        self._open_run()
-        if position:
-            LOG.info("data position: drawing %d batches again to find it", position)
-        draw = tf.function(_draw, autograph=False).get_concrete_function(
-            self.iterator, tf.TensorSpec((), tf.int64)
+            .prefetch(tf.data.AUTOTUNE)
         )
-        chunk = 1
-        said = begun = time.monotonic()
-        while self.position < position:
-            before = time.monotonic()
-            wanted = min(chunk, position - self.position)
-            count = int(draw(self.iterator, tf.constant(wanted, tf.int64)))
-            self.drawn(count)
-            if count < wanted and not self.open_next_epoch():
-                LOG.warning("data position: the data ended before batch %d", position)
-                return
-            now = time.monotonic()
-            chunk = max(1, min(2 * chunk, int(count / max(now - before, 1e-9))))
-            if now - said >= 5:
-                said = now
-                left = (now - begun) / self.position * (position - self.position)
-                LOG.info(
-                    "data position: %d of %d batches, %.0f s left", self.position, position, left
-                )
+
+    def _batch(self, number: tf.Tensor, part: int, share: int) -> Any:
+        """Returns one part of batch `number`, `share` examples of it; traced."""
+        per_pass = tf.constant(len(self), tf.int64)
+        first = (number % per_pass) * self._batch_size + part * share
+        places = first + tf.range(share, dtype=tf.int64)
+        last = tf.constant(self.size - 1, tf.int64)
+        indices = self._indices(tf.minimum(places, last), last, number // per_pass)
+        if not self._drop_remainder:
+            indices = indices[: tf.maximum(last + 1 - first, 0)]
+        batch = self._source.lookup(indices)
+        tf.nest.map_structure(_checker(indices), batch)
+        if self._map_fn is None:
+            return batch
+        return self._map_fn(batch, self._random(_MAP, number))
+
+    def _indices(self, places: tf.Tensor, last: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        """Returns which example stands at each place of a pass."""
+        if not self._shuffle:
+            return places
+        seed = self._random(_ORDER, epoch)
+        return tf.random.experimental.index_shuffle(places, seed=seed, max_index=last)
+
+    def _random(self, stream: int, number: tf.Tensor) -> tf.Tensor:
+        """Returns the int32[2] seed of one pass or batch."""
+        seed = tf.constant([self._seed, stream], tf.int32)
+        return tf.random.fold_in(seed, number)
 
 
-def _is_endless(dataset: tf.data.Dataset) -> bool:
-    return int(dataset.cardinality()) == int(tf.data.INFINITE_CARDINALITY)
+class FixedLengthRecords:
+    """Records of one length in a file, mapped into memory and read where they are asked for.
+
+    Args:
+        path: a local file.
+        record_bytes: bytes of one record.
+        decode: takes uint8[B, record_bytes] and returns the batch, with TensorFlow operations.
+
+    Raises:
+        ValueError: the file is not a whole number of records.
+    """
+
+    def __init__(self, path: str, record_bytes: int, decode: Callable[[tf.Tensor], Any]):
+        self._path = os.fspath(path)
+        self._record_bytes = _whole("record_bytes", record_bytes, 1)
+        self._decode = decode
+        try:
+            size = os.stat(self._path).st_size
+        except OSError as error:
+            raise ValueError(f"{self._path} cannot be read ({error.strerror})") from error
+        self._count, rest = divmod(size, self._record_bytes)
+        if rest:
+            raise ValueError(
+                f"{self._path} has {size:,} bytes, which is no multiple of "
+                f"record_bytes={record_bytes}"
+            )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def lookup(self, indices: tf.Tensor) -> Any:
+        """Returns the records at int64[B]; the kernel reads only the pages they lie on."""
+        content = tf.raw_ops.ImmutableConst(
+            dtype=tf.uint8,
+            shape=[self._count, self._record_bytes],
+            memory_region_name=self._path,
+        )
+        return self._decode(tf.gather(content, indices))
 
 
-def _serialize(iterator: Any) -> tf.Tensor:
-    return tf.raw_ops.SerializeIterator(
-        resource_handle=iterator._iterator_resource, external_state_policy=pipeline.FAIL
-    )
+class ArrayRecords:
+    """Records of files in the ArrayRecord format (the extra `array_record` of this package).
+
+    Args:
+        paths: the files.
+        decode: takes string[B] and returns the batch, with TensorFlow operations.
+    """
+
+    def __init__(self, paths: Sequence[str], decode: Callable[[tf.Tensor], Any]):
+        try:
+            from array_record.python import array_record_data_source
+        except ImportError as error:
+            raise ImportError(
+                "ArrayRecords needs the package array_record: pip install array_record"
+            ) from error
+        self._records = array_record_data_source.ArrayRecordDataSource(
+            [os.fspath(path) for path in paths]
+        )
+        self._decode = decode
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def lookup(self, indices: tf.Tensor) -> Any:
+        """Returns the records at int64[B]."""
+
+        def read(numbers: Any) -> Any:
+            return np.array(self._records.__getitems__(numbers.tolist()), object)
+
+        records = tf.numpy_function(read, [indices], tf.string, stateful=False)
+        return self._decode(tf.ensure_shape(records, indices.shape))
 
 
-def _deserialize(iterator: Any, state: tf.Tensor) -> None:
-    tf.raw_ops.DeserializeIterator(resource_handle=iterator._iterator_resource, serialized=state)
+class _Arrays:
+    """Nested arrays with one common leading dimension."""
+
+    def __init__(self, arrays: Any):
+        leaves = tf.nest.flatten(arrays)
+        sizes = {np.shape(leaf)[:1] for leaf in leaves}
+        if not leaves or () in sizes:
+            raise ValueError(
+                f"the source of Indexed must be nested arrays, or an object with __len__ and "
+                f"lookup(indices); got {type(arrays).__name__}"
+                + (" with a value that has no leading dimension" if leaves else " with no array")
+            )
+        if len(sizes) > 1:
+            raise ValueError(
+                "the arrays of Indexed have different leading dimensions: "
+                f"{sorted(size[0] for size in sizes)}"
+            )
+        self._size = int(sizes.pop()[0])
+        self._tensors = tf.nest.map_structure(tf.convert_to_tensor, arrays)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def lookup(self, indices: tf.Tensor) -> Any:
+        """Returns the rows at int64[B]."""
+        return tf.nest.map_structure(lambda tensor: tf.gather(tensor, indices), self._tensors)
 
 
-def _draw(iterator: Any, count: tf.Tensor) -> tf.Tensor:
-    def goes_on(done: Any, ended: Any) -> Any:
-        return (done < count) & ~ended
+def _checker(indices: tf.Tensor) -> Callable[[tf.Tensor], None]:
+    """Returns a function that checks the leading dimension of what `lookup` returned."""
 
-    def one(done: Any, ended: Any) -> Any:
-        has_value = iterator.get_next_as_optional().has_value()
-        return done + tf.cast(has_value, tf.int64), ~has_value
+    def check(leaf: tf.Tensor) -> None:
+        rank = leaf.shape.rank
+        if rank is not None and not leaf.shape[:1].is_compatible_with(indices.shape):
+            raise ValueError(
+                f"lookup(indices) returned a tensor of shape {leaf.shape} for indices of shape "
+                f"{indices.shape}; its leading dimension must be that of the indices"
+            )
 
-    start = (tf.constant(0, tf.int64), tf.constant(False))
-    return tf.while_loop(goes_on, one, start, parallel_iterations=1)[0]
+    return check
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not least <= int(value) < 2**31:
+        raise ValueError(f"{name} must be a whole number from {least} to 2**31 - 1, got {value!r}")
+    return int(value)

@@ -53,6 +53,7 @@ class RunContext:
         step: int,
         saved_step: int | None,
         look_back: Callable[[int, int], Mapping[str, Any]],
+        epoch: Callable[[], tuple[int, int] | None],
     ):
         self.trainer = trainer
         self.step = self.start_step = step
@@ -63,6 +64,19 @@ class RunContext:
         self.stop: dict[str, Any] | None = None
         self._calling = ""
         self._look_back = look_back
+        self._epoch = epoch
+
+    @property
+    def epoch(self) -> int | None:
+        """Pass over the data that the last step was in, from 1; None if its length is not known."""
+        found = self._epoch()
+        return None if found is None else found[0]
+
+    @property
+    def epoch_step(self) -> int | None:
+        """Steps completed in that pass; None if its length is not known."""
+        found = self._epoch()
+        return None if found is None else found[1]
 
     def request_stop(self, reason: str = "") -> None:
         """Ends the run after this step: all hooks of the step still run, then it is saved.

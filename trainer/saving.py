@@ -18,6 +18,7 @@ _FAILURES_IN_A_ROW = 3
 # A small state is on the disk in some milliseconds: training waits for it, so that whoever is
 # killed right after a save finds it. A write that takes longer than this is not waited for again.
 _PATIENCE_SECS = 1.0
+_SMALL_DATA_BYTES, _LARGE_DATA_BYTES = 100_000, 10_000_000
 
 
 class Saver:
@@ -203,6 +204,7 @@ class Saver:
         )
         if not self._saved_before:
             LOG.info("first save took %.3f s (checkpoint %d)", written.write_secs, written.step)
+            _warn_of_large_data(written)
         self._saved_before = True
         self._failures_in_a_row = 0
         self._write_secs = written.write_secs
@@ -256,6 +258,21 @@ class Saver:
                 "not saved, because they came after construction: %s; make them in build()",
                 ", ".join(late),
             )
+
+
+def _warn_of_large_data(written: writing.Written) -> None:
+    """Says that it is the data's position, not the model, that makes checkpoints large."""
+    size = written.data_bytes
+    if size > _LARGE_DATA_BYTES or size > max(_SMALL_DATA_BYTES, written.variable_bytes):
+        LOG.warning(
+            "the position in the data takes %s of %s bytes of a checkpoint, the variables %s: a "
+            "shuffle buffer is saved with its examples. trainer.data.Indexed shuffles numbers "
+            "instead and needs 8 bytes; a smaller buffer, or shuffling indices before the examples "
+            "are read, helps too",
+            f"{size:,}",
+            f"{written.bytes:,}",
+            f"{written.variable_bytes:,}",
+        )
 
 
 def _mean_secs_between_failures(parts: assembly.Parts) -> float | None:

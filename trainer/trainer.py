@@ -97,8 +97,12 @@ class Trainer:
     def build(self) -> None:
         """Makes the model, the optimizer and whatever else holds variables, as attributes."""
 
-    def train_dataset(self) -> tf.data.Dataset:
-        """Returns the training data as batches."""
+    def train_dataset(self) -> Any:
+        """Returns the training data as batches.
+
+        A `tf.data.Dataset`, a `trainer.data.Indexed`, or an iterable whose iterator has
+        `get_state()` and `set_state(state)`. Made again after a restart, it must be equal.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define train_dataset(self)")
 
     def train_step(self, batch: Any) -> dict[str, tf.Tensor]:
@@ -148,7 +152,9 @@ class Trainer:
         parts, saver = self.__parts, self.__saver
         parts.store.check_owned()
         goal = ending.goal(parts.step, max_steps, steps, self.__config)
-        ctx = hooks.RunContext(self, parts.step, saver.saved_step, parts.history.between)
+        ctx = hooks.RunContext(
+            self, parts.step, saver.saved_step, parts.history.between, parts.source.epoch
+        )
         reason = ending.before_it_began(goal, parts)
         try:
             with parts.stopwatch:

@@ -29,12 +29,16 @@ class Written:
         step: its step.
         stop: the stop request in it.
         bytes: its size.
+        data_bytes: the part of it that keeps the position in the data, about.
+        variable_bytes: the part of it that is variables.
         write_secs: from the snapshot to the disk.
     """
 
     step: int
     stop: Any
     bytes: int
+    data_bytes: int
+    variable_bytes: int
     write_secs: float
 
 
@@ -137,7 +141,15 @@ class Writer:
             )
 
         written = self._parts.store.save(found.step, found.tensors, describe, streams=streams)
-        return Written(found.step, found.stop, written.bytes, clock.now() - found.taken)
+        known = sum(bundle.size_of(tensor) for tensor in found.tensors.values())
+        return Written(
+            step=found.step,
+            stop=found.stop,
+            bytes=written.bytes,
+            data_bytes=written.bytes - known,
+            variable_bytes=sum(bundle.size_of(tensor) for tensor in values.values()),
+            write_secs=clock.now() - found.taken,
+        )
 
     def _refuse(self, step: int, non_finite: list[str]) -> None:
         """Keeps a poisoned state out of the checkpoints, whatever the step's outputs were."""

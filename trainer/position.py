@@ -1,0 +1,78 @@
+"""The position in the training data, whatever the data come from.
+
+Owns what all sources have in common: the iterator that the loop draws from, the number of batches
+drawn, and where that is in a pass. Promises that how the position survives a restart is decided at
+construction. Refuses to know about steps: a position is the number of batches drawn since the start
+of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+POSITION, EPOCH, ITERATOR, START, STATE = (
+    *("position", "epoch", "iterator", "epoch_start", "state"),
+)
+
+
+class OtherPipelineError(Exception):
+    """A saved iterator does not fit the pipeline."""
+
+
+class Source:
+    """The training data of one run.
+
+    Attributes:
+        iterator: what the loop draws from.
+        element_spec: nested `tf.TypeSpec` of one batch.
+        reason: why the position cannot be saved, or None if it can.
+        position: batches drawn since the start of the run.
+        pass_length: batches of one pass; None where that is not known.
+    """
+
+    iterator: Any
+    element_spec: Any
+    reason: str | None = None
+    position = 0
+    pass_length: int | None = None
+
+    def drawn(self, batches: int) -> None:
+        """Takes note of batches drawn from `iterator`.
+
+        Args:
+            batches: how many.
+        """
+        self.position += batches
+
+    def open_next_epoch(self) -> bool:
+        """Opens the next pass after `iterator` has ended; returns False if there is none."""
+        return False
+
+    def epoch(self) -> tuple[int, int] | None:
+        """Returns the pass of the last batch drawn, from 1, and the batches drawn in it.
+
+        None where the length of a pass is not known.
+        """
+        if self.pass_length is None:
+            return None
+        before = max(0, self.position - 1)
+        return before // self.pass_length + 1, min(self.position, before % self.pass_length + 1)
+
+    def saved(self) -> dict[str, tf.Tensor]:
+        """Returns the position, by name."""
+        return {POSITION: tf.constant(self.position, tf.int64)}
+
+    def restore(self, tensors: Mapping[str, tf.Tensor], *, by_count: bool) -> None:
+        """Goes to the position that a checkpoint holds.
+
+        Args:
+            tensors: what `saved` returned.
+            by_count: find it by the number of batches alone, whatever else was saved.
+
+        Raises:
+            OtherPipelineError: what was saved is the state of another pipeline.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define restore")

@@ -1,0 +1,153 @@
+"""A Python object with a state of its own as the source of a run.
+
+Owns the way from an iterator with `get_state` and `set_state` (the convention of stateful loaders,
+Grain's among them) to batches in the graph. Promises that nothing is drawn ahead, so that the state
+saved is that of the last batch trained on. Refuses states that are neither JSON nor bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer import position
+from trainer.log import LOG
+
+
+def is_stateful(made: Any) -> bool:
+    """Tells whether an object can be iterated over and keeps a state that can be set."""
+    if not hasattr(made, "__iter__"):
+        return False
+    iterator = made if hasattr(made, "__next__") else iter(made)
+    return hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+
+
+class PythonSource(position.Source):
+    """A run's iterable with `get_state()` and `set_state(state)`.
+
+    Args:
+        make: returns the object; called again for each restore.
+        epochs: passes over it; None: without end. An object that is its own iterator has one pass.
+
+    Raises:
+        ValueError: it gives no batch, or its state is neither JSON nor bytes.
+    """
+
+    def __init__(self, make: Callable[[], Any], epochs: int | None):
+        self._make = make
+        self._passes = epochs
+        self._object: Any
+        self._python: Any
+        self._epoch = self._drawn_in_epoch = 0
+        self._open()
+        fresh = _encode(self._python.get_state())
+        first = next(self._python, None)
+        if first is None:
+            raise ValueError("train_dataset() gave no batch; give it at least one")
+        self._spec = tf.nest.map_structure(_spec, first)
+        self._python.set_state(_decode(fresh))
+        self._open_dataset()
+        self.element_spec = self.iterator.element_spec
+        LOG.info(
+            "data position: the state of %s, %d B now", type(self._python).__name__, len(fresh)
+        )
+
+    def drawn(self, batches: int) -> None:
+        """Takes note of batches drawn from `iterator`."""
+        super().drawn(batches)
+        self._drawn_in_epoch += batches
+
+    def epoch(self) -> tuple[int, int] | None:
+        """Returns the pass of the last batch drawn, from 1, and the batches drawn in it."""
+        return self._epoch + 1, self._drawn_in_epoch
+
+    def open_next_epoch(self) -> bool:
+        """Opens the next pass after `iterator` has ended; returns False if there is none."""
+        used_up = self._passes is not None and self._epoch + 1 >= self._passes
+        if used_up or not self._drawn_in_epoch or self._object is self._python:
+            return False
+        self._python = iter(self._object)
+        self._epoch, self._drawn_in_epoch = self._epoch + 1, 0
+        self._open_dataset()
+        return True
+
+    def saved(self) -> dict[str, tf.Tensor]:
+        """Returns the position, by name."""
+        return super().saved() | {
+            position.EPOCH: tf.constant([self._epoch, self._drawn_in_epoch, 0], tf.int64),
+            position.STATE: tf.constant(_encode(self._python.get_state())),
+        }
+
+    def restore(self, tensors: Mapping[str, tf.Tensor], *, by_count: bool) -> None:
+        """Goes to the position that a checkpoint holds.
+
+        Args:
+            tensors: what `saved` returned.
+            by_count: draw the batches again, whatever state was saved.
+        """
+        self._open()
+        self.position = int(tensors[position.POSITION])
+        if by_count or position.STATE not in tensors:
+            self._draw_again()
+        else:
+            self._epoch, self._drawn_in_epoch, _ = (int(n) for n in tensors[position.EPOCH])
+            self._python.set_state(_decode(bytes(np.asarray(tensors[position.STATE]).item())))
+        self._open_dataset()
+
+    def _draw_again(self) -> None:
+        LOG.info("data position: drawing %d batches again to find it", self.position)
+        left = self.position
+        while left:
+            if next(self._python, None) is not None:
+                left -= 1
+                self._drawn_in_epoch += 1
+            elif not self.open_next_epoch():
+                LOG.warning("data position: the data ended before batch %d", self.position)
+                return
+
+    def _open(self) -> None:
+        self._object = self._make()
+        self._python = iter(self._object)
+        self._epoch = self._drawn_in_epoch = 0
+
+    def _open_dataset(self) -> None:
+        python = self._python
+
+        def draw() -> Iterator[Any]:
+            yield from python
+
+        # No prefetch, not even the one that the autotuner adds: the state must not run ahead.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        options.experimental_optimization.inject_prefetch = False
+        dataset = tf.data.Dataset.from_generator(draw, output_signature=self._spec)
+        self.iterator = iter(dataset.with_options(options))
+
+
+def _spec(value: Any) -> tf.TensorSpec:
+    """Leaves the leading dimension open: the last batch of a pass may be short."""
+    tensor = tf.convert_to_tensor(value)
+    shape = tensor.shape if tensor.shape.rank == 0 else [None, *tensor.shape[1:]]
+    return tf.TensorSpec(shape, tensor.dtype)
+
+
+def _encode(state: Any) -> bytes:
+    if isinstance(state, bytes):
+        return json.dumps({"bytes": base64.b64encode(state).decode()}).encode()
+    try:
+        return json.dumps({"json": state}).encode()
+    except TypeError as error:
+        raise ValueError(
+            f"the data's get_state() returned what is neither JSON nor bytes ({error}); return a "
+            "dict of numbers and texts, or bytes"
+        ) from error
+
+
+def _decode(content: bytes) -> Any:
+    state = json.loads(content)
+    return state["json"] if "json" in state else base64.b64decode(state["bytes"])
