@@ -21,7 +21,7 @@ crash-test: $(VENV)/.installed
 	cd tests && ../$(VENV)/bin/python survival.py
 
 bench: $(VENV)/.installed
-	cd benchmarks && ../$(VENV)/bin/python checkpoints.py
+	cd benchmarks && ../$(VENV)/bin/python checkpoints.py && ../$(VENV)/bin/python data.py
 
 lint: $(VENV)/.linters
 	$(VENV)/bin/ruff format --check .

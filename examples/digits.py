@@ -41,7 +41,7 @@ class Digits(trainer.Trainer):
 
     def train_dataset(self):
         rows = {name: values[:TRAINING] for name, values in load_digits().items()}
-        return tf.data.Dataset.from_tensor_slices(rows).shuffle(TRAINING, seed=7).batch(BATCH)
+        return trainer.data.Indexed(rows, batch_size=BATCH, seed=7)
 
     def train_step(self, batch):
         with tf.GradientTape() as tape:

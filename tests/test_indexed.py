@@ -298,6 +298,39 @@ def test_the_seed_of_the_run_is_the_datas(make, folder):
     assert orders[0] == orders[1] != orders[2]
 
 
+def test_evaluation_moves_nothing(make, folder):
+    """The evaluation data draw from the global generators, and are the same each time (K30)."""
+
+    class Evaluated(Ids):
+        def eval_dataset(self):
+            return data.Indexed(np.random.normal(size=10).astype(np.float32), batch_size=5)
+
+        def eval_step(self, batch):
+            return {"mean": tf.reduce_mean(batch)}
+
+    class Evaluate(trainer.Hook):
+        def after_step(self, ctx):
+            found.append(ctx.trainer.evaluate()["mean"])
+
+        def get_state(self):
+            return {}
+
+    found = []
+    seen = []
+    for hooks in ([], [Evaluate()]):
+        with make(Evaluated, hooks, model_dir=f"{folder}{len(seen)}") as program:
+            program.train(max_steps=5)
+            seen.append(testing.state_digests(program))
+    seen[1].pop("trainer/hooks/Evaluate", None)
+    assert seen[0] == seen[1]
+    assert len(found) == 5
+    assert len(set(found)) == 1
+
+
+def test_iterating_is_one_pass():
+    assert sorted(flat(b.numpy().tolist() for b in data.Indexed(IDS, batch_size=5))) == IDS.tolist()
+
+
 # Python sources
 
 

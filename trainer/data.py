@@ -80,6 +80,10 @@ class Indexed:
         whole, rest = divmod(self.size, self._batch_size)
         return whole if self._drop_remainder or not rest else whole + 1
 
+    def __iter__(self) -> Any:
+        """Returns an iterator over one pass."""
+        return iter(self.limited(1).dataset())
+
     def limited(self, epochs: int | None) -> Indexed:
         """Returns the same with at most so many passes.
 
@@ -188,7 +192,7 @@ class FixedLengthRecords:
 
 
 class ArrayRecords:
-    """Records of files in the ArrayRecord format (the extra `array_record` of this package).
+    """Records of files in the ArrayRecord format (the extra `data` of this package).
 
     Args:
         paths: the files.

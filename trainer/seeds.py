@@ -8,9 +8,11 @@ operations at construction.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import secrets
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +28,19 @@ def plant(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     tf.random.set_seed(seed)
+
+
+@contextlib.contextmanager
+def lent(seed: int) -> Iterator[None]:
+    """Plants the seed in Python's and NumPy's generators, and gives them back as they were."""
+    python, numbers = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)
 
 
 def python_state() -> str:

@@ -25,6 +25,7 @@ from trainer import (
     history,
     hooks,
     saving,
+    seeds,
     stepping,
 )
 from trainer.log import LOG, make_visible
@@ -116,8 +117,8 @@ class Trainer:
         """
         raise NotImplementedError(f"{type(self).__name__} must define train_step(self, batch)")
 
-    def eval_dataset(self) -> tf.data.Dataset:
-        """Returns the data for `evaluate`, as batches; each evaluation starts at its beginning."""
+    def eval_dataset(self) -> Any:
+        """Returns a dataset or an `Indexed` for `evaluate`; each evaluation starts it anew."""
         raise NotImplementedError(f"{type(self).__name__} must define eval_dataset(self)")
 
     def eval_step(self, batch: Any) -> dict[str, tf.Tensor]:
@@ -195,7 +196,7 @@ class Trainer:
             ValueError: `steps` is below 1, or there was no batch.
         """
         ending.check_count("steps", steps)
-        with self.__strategy.scope():
+        with self.__strategy.scope(), seeds.lent(self.seed):
             iterator = iter(self.eval_dataset())
             if self.__evaluator is None:
                 self.__evaluator = evaluation.Evaluator(self.eval_step, iterator)
