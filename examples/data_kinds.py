@@ -1,9 +1,10 @@
 """The same small training run from every kind of data, each exact after any kill.
 
-python -m trainer prove examples/data_kinds.py:Arrays --steps=200 --kills=5
-python -m trainer prove examples/data_kinds.py:Records --steps=200 --kills=5
+    python examples/data_kinds.py --model_dir=runs/kinds --max_steps=300
+    python -m trainer prove examples/data_kinds.py:Records --steps=200 --kills=5
 
-and so on for Augmented, Shuffled, Interleaved, Generated, and Grained (`pip install grain`).
+The first trains from arrays. The second proves the named kind: Arrays, Augmented, Records,
+Shuffled, Interleaved, Generated, or Grained (which needs `pip install grain`).
 """
 
 import os
