@@ -50,7 +50,7 @@ class Store(folder_module.Folder):
         self._keep_secs = None if keep_every_n_hours is None else keep_every_n_hours * 3600
         self._lock: lock.Lock | None = None
         self._undeletable: set[str] = set()
-        self._written: set[int] = set()
+        self._written: int | None = None  # the step of the newest save
         self._room = room.Room(folder, max_to_keep)
         self.newest_before_recovery = 0
 
@@ -95,16 +95,16 @@ class Store(folder_module.Folder):
     def numbered(self) -> list[int]:
         """Returns the steps that have a checkpoint folder of ours, whole or not, ascending.
 
-        What this object has written counts though a listing that lags does not show it yet.
+        What this object wrote last counts though a listing that lags does not show it yet.
         """
         listed = set(super().numbered())
-        self._written = {
-            step
-            for step in self._written
-            if step in listed
-            or self.files.exists(self.files.join(self.path(step), layout.MANIFEST))
-        }
-        return sorted(listed | self._written)
+        newest = self._written
+        if newest is not None and newest not in listed and self._has_manifest(newest):
+            listed.add(newest)
+        return sorted(listed)
+
+    def _has_manifest(self, step: int) -> bool:
+        return self.files.exists(self.files.join(self.path(step), layout.MANIFEST))
 
     def prune(self, keep: int | None) -> list[str]:
         """Removes leftovers, what was set aside, and all but the newest `keep`, if it is a number.
@@ -188,7 +188,7 @@ class Store(folder_module.Folder):
                 manifest = commit.write(
                     self.files, self.folder, step, tensors, describe, streams=streams
                 )
-                self._written.add(step)
+                self._written = step
                 break
             except (OSError, tf.errors.OpError) as error:
                 self._clean_up()
