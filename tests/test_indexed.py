@@ -244,13 +244,27 @@ def test_the_ids_across_three_crashes_equal_the_unbroken_runs(make, folder):
         assert ids == list(range(1, 11))
 
 
-def test_the_position_takes_eight_bytes(make, folder):
+def test_the_position_takes_a_few_numbers(make, folder):
     make(Ids, max_steps=4).train()
     tensors = store.Store(folder).manifest(4).tensors
-    assert {name for name in tensors if name.startswith("trainer/data/")} == {
-        "trainer/data/position"
+    assert {name: what for name, what in tensors.items() if name.startswith("trainer/data/")} == {
+        "trainer/data/position": ["int64", []],
+        "trainer/data/indexed": ["int64", [5]],
     }
-    assert tensors["trainer/data/position"] == ["int64", []]
+
+
+def test_another_order_is_said(make, said):
+    make(Ids, max_steps=4).train()
+
+    class Other(Ids):
+        def train_dataset(self):
+            return data.Indexed(np.arange(10.0, dtype=np.float32), batch_size=5, seed=1)
+
+    make(Other)
+    assert "the order of the data is another one from batch 4 on: batch_size was 3, now 5" in said()
+    assert "seed was " in said()
+    assert "drop_remainder was 0, now 1" in said()
+    assert "examples of this pass may come twice or not at all" in said()
 
 
 @pytest.mark.parametrize("epochs", ["config", "source"])

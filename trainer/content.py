@@ -11,6 +11,7 @@ Owns the list of everything that decides the future of a run, and its names in a
     trainer/data/iterator         variant: the iterator, where it can be saved
     trainer/data/epoch_start      variant: the iterator at the start of the pass, where needed
     trainer/data/state            text: the state of a Python source
+    trainer/data/indexed          int64[5]: what the order of an Indexed depends on
     trainer/history/<output>      float32[n]: values not yet shown to a hook
     trainer/optimizers            JSON text: settings of optimizers that are no variables
     trainer/random/python, numpy  JSON text: the global generators

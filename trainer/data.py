@@ -84,6 +84,16 @@ class Indexed:
         """Returns an iterator over one pass."""
         return iter(self.limited(1).dataset())
 
+    def order(self) -> dict[str, int]:
+        """Returns what the order of the examples depends on, by the names of the arguments."""
+        return {
+            "size": self.size,
+            "batch_size": self._batch_size,
+            "seed": self._seed,
+            "shuffle": int(self._shuffle),
+            "drop_remainder": int(self._drop_remainder),
+        }
+
     def limited(self, epochs: int | None) -> Indexed:
         """Returns the same with at most so many passes.
 

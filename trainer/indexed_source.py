@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from trainer import data, position
@@ -28,16 +29,41 @@ class IndexedSource(position.Source):
         self._open()
         self.element_spec = self.iterator.element_spec
         LOG.info(
-            "data position: the number of batches, 8 B (%d examples, %d batches a pass)",
+            "data position: the number of batches (%d examples, %d batches a pass)",
             indexed.size,
             self.pass_length,
         )
 
     def restore(self, tensors: Mapping[str, tf.Tensor], *, by_count: bool) -> None:
-        """Goes to the position that a checkpoint holds; a seed or a size may be another now."""
-        del by_count  # there is nothing else
+        """Goes to the position that a checkpoint holds.
+
+        Args:
+            tensors: what `saved` returned.
+            by_count: makes no difference: there is nothing else.
+        """
         self.position = int(tensors[position.POSITION])
+        if position.INDEXED in tensors:
+            self._say_what_changed(np.asarray(tensors[position.INDEXED]).tolist())
         self._open()
+
+    def saved(self) -> dict[str, tf.Tensor]:
+        """Returns the position, by name, and what the order depends on."""
+        order = list(self._indexed.order().values())
+        return super().saved() | {position.INDEXED: tf.constant(order, tf.int64)}
+
+    def _say_what_changed(self, before: list[int]) -> None:
+        changed = [
+            f"{name} was {old}, now {new}"
+            for old, (name, new) in zip(before, self._indexed.order().items(), strict=True)
+            if old != new
+        ]
+        if changed:
+            LOG.warning(
+                "the order of the data is another one from batch %d on: %s; examples of this pass "
+                "may come twice or not at all",
+                self.position,
+                ", ".join(changed),
+            )
 
     def _open(self) -> None:
         self.iterator = iter(self._indexed.dataset(self.position))

@@ -13,9 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-POSITION, EPOCH, ITERATOR, START, STATE = (
-    *("position", "epoch", "iterator", "epoch_start", "state"),
-)
+POSITION, EPOCH, ITERATOR, START = "position", "epoch", "iterator", "epoch_start"
+STATE, INDEXED = "state", "indexed"
 
 
 class OtherPipelineError(Exception):

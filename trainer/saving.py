@@ -267,7 +267,7 @@ def _warn_of_large_data(written: writing.Written) -> None:
         LOG.warning(
             "the position in the data takes %s of %s bytes of a checkpoint, the variables %s: a "
             "shuffle buffer is saved with its examples. trainer.data.Indexed shuffles numbers "
-            "instead and needs 8 bytes; a smaller buffer, or shuffling indices before the examples "
+            "instead and needs 48 bytes; a smaller buffer, or shuffling indices before examples "
             "are read, helps too",
             f"{size:,}",
             f"{written.bytes:,}",
