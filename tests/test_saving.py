@@ -40,6 +40,11 @@ class At(trainer.Hook):
         return {}
 
 
+def written(ctx):
+    """Waits until the save under way has ended, whether anybody has heard of it or not."""
+    assert ctx.trainer._Trainer__saver._writer.wait(60)
+
+
 def hold(program, at):
     """Makes the save number `at` of a program stand still."""
     held = program._Trainer__parts.store.files = faults.Held(at)
@@ -53,15 +58,14 @@ def events(folder, kind):
 # K29
 
 
-def test_a_save_held_back_holds_the_state_of_its_step(make, folder, monkeypatch):
-    monkeypatch.setattr(saving, "_PATIENCE_SECS", 0.5)
+def test_a_save_held_back_holds_the_state_of_its_step(make, folder):
     seen = []
 
     def let_go(ctx):
         seen.append(ctx.trainer.checkpoints)
         held.go.set()
 
-    program = make(hooks=[At(8, let_go)], max_steps=10)
+    program = make(hooks=[At(5, written), At(8, let_go)], max_steps=10)
     held = hold(program, at=2)
     program.train()
     assert seen == [[3]]  # the steps went on to 8 while checkpoint 6 was being written
@@ -81,9 +85,11 @@ sys.path.insert(0, {str(HERE)!r})
 import faults, trainer
 from conftest import Summing
 from trainer import saving
-saving._PATIENCE_SECS = 0.5
+saving._PATIENCE_SECS = 0.0
 class Kill(trainer.Hook):
     def after_step(self, ctx):
+        if ctx.step == 5:
+            assert ctx.trainer._Trainer__saver._writer.wait(60)
         if ctx.step == 8:
             assert held.reached.wait(60)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -118,7 +124,7 @@ def test_a_slow_write_is_waited_for_once(make, folder, monkeypatch):
     held = hold(program, at=1)
     program.train()
     stalls = [event["stall_secs"] for event in events(folder, "save")]
-    assert 0.2 <= stalls[0] < 2  # at 3, and again at 6 because it was not known to be slow yet
+    assert 0.2 <= stalls[0] < 5  # a busy machine adds to it
     assert events(folder, "skip")
 
 
@@ -136,7 +142,7 @@ def test_a_save_due_while_one_is_written_is_left_out(make, folder, said):
 @pytest.mark.parametrize("how", ["raise", "warn"])
 def test_an_error_in_the_background_reaches_the_caller(make, said, folder, how):
     failing = faults.Files(at=2, fault=OSError(errno.ENOSPC, "No space left"), persistent=False)
-    program = make(on_save_error=how, max_steps=9, hooks=[At(9, lambda ctx: None)])
+    program = make(on_save_error=how, max_steps=9, hooks=[At(5, written)])
     program._Trainer__parts.store.files = failing
     if how == "warn":
         program.train()
@@ -146,17 +152,17 @@ def test_an_error_in_the_background_reaches_the_caller(make, said, folder, how):
     else:
         with pytest.raises(trainer.SaveError, match="could not save checkpoint 3 .*No space left"):
             program.train()
-        assert program.step < 9  # heard before the end of the run
+        assert program.step == 5  # at the next boundary, not at the end of the run
     assert [event["step"] for event in events(folder, "failure")] == [3]
 
 
 def test_the_run_returns_when_its_last_save_is_on_the_disk(make, folder):
     program = make(max_steps=3)
     held = hold(program, at=1)
-    pool = soon(held.go.set)
+    timer = soon(held.go.set)
     program.train()
     assert store.Store(folder).complete() == [3]
-    pool.join()
+    timer.join()
 
 
 def soon(act):

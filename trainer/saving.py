@@ -16,8 +16,8 @@ from trainer.log import LOG
 
 _FAILURES_IN_A_ROW = 3
 # A small state is on the disk in some milliseconds: training waits for it, so that whoever is
-# killed right after a save finds it. A write that takes longer than this is not waited for again.
-_PATIENCE_SECS = 1.0
+# killed right after a save finds it. A disk that once took longer is not waited for again.
+_PATIENCE_SECS = 5.0
 _SMALL_DATA_BYTES, _LARGE_DATA_BYTES = 100_000, 10_000_000
 
 
@@ -156,10 +156,11 @@ class Saver:
         self._stall_secs = clock.now() - begun
 
     def _patience(self) -> float | None:
+        """Returns how long to wait for the save that is being written; None: to its end."""
         if not self._background:
             return None
         patient = self._writer.is_small and self._write_secs <= _PATIENCE_SECS
-        return _PATIENCE_SECS if patient else 0.0
+        return max(0.0, _PATIENCE_SECS - self._writer.age()) if patient else 0.0
 
     def _take_in(
         self, ctx: hooks.RunContext, *, wait: float | None = None, last: bool = False

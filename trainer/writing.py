@@ -71,6 +71,7 @@ class Writer:
         self._future: futures.Future[Written] | None = None
         self.step: int | None = None
         self.is_small = False
+        self._begun = 0.0
 
     def begin(self, *, waited_for: bool) -> None:
         """Takes a snapshot and starts to write it; the one before must have been taken.
@@ -88,7 +89,7 @@ class Writer:
         self.is_small = len(tensors) <= _SMALL_COUNT and (
             sum(bundle.size_of(tensor) for tensor in tensors.values()) <= _SMALL_BYTES
         )
-        self.step = parts.step
+        self.step, self._begun = parts.step, taken
         found = _Snapshot(
             step=parts.step,
             stop=parts.content.stop,
@@ -97,6 +98,10 @@ class Writer:
             taken=taken,
         )
         self._future = self._pool.submit(self._write, found, 2 if waited_for else 1)
+
+    def age(self) -> float:
+        """Returns the seconds since the last snapshot was begun."""
+        return clock.now() - self._begun
 
     def wait(self, secs: float | None = None) -> bool:
         """Tells whether nothing is being written any more, after waiting for that.
