@@ -400,7 +400,92 @@ def test_a_python_source_drawn_again(make, said):
     assert "drawing 6 batches again" in said()
 
 
+class Reshuffling:
+    """Another order each time it is gone through, by a count of its own."""
+
+    def __init__(self):
+        self._passes = 0
+
+    def __iter__(self):
+        self._passes += 1
+        order = np.random.default_rng(self._passes).permutation(5) + 1
+        return ReshufflingIterator(order)
+
+
+class ReshufflingIterator(Counter):
+    def __init__(self, order):
+        super().__init__(last=len(order))
+        self._order = order
+
+    def __next__(self):
+        return np.float32(self._order[int(super().__next__()) - 1])
+
+
+def test_a_python_source_that_counts_its_passes():
+    shuffled = type("Shuffled", (Summing,), {"train_dataset": lambda self: Reshuffling()})
+
+    class Weighted(shuffled):
+        def train_step(self, x):
+            self.w.assign(self.w * 1.1)
+            return super().train_step(x)
+
+    def make(folder, hooks):
+        config = trainer.TrainerConfig(folder, save_every_steps=3, seed=7)
+        return Weighted(config, hooks=hooks)
+
+    testing.assert_resumes_exactly(make, steps=23, crashes=[4, 10, 16, 20])
+
+
+def test_a_python_source_replayed_on_request(make, folder):
+    make(counting(), max_steps=6, data_position="replay").train()
+    assert "trainer/data/state" not in store.Store(folder).manifest(6).tensors
+    program = make(counting(), max_steps=10, data_position="replay")
+    program.train()
+    assert float(program.w) == 55
+
+
+@pytest.mark.parametrize("kind", ["map_fn", "generator", "lookup"])
+def test_hidden_randomness_in_indexed_is_named(make, said, kind):
+    class Random(Summing):
+        def build(self):
+            super().build()
+            self.generator = tf.random.Generator.from_seed(1)
+
+        def train_dataset(self):
+            def noisy(batch, seed):
+                if kind == "generator":
+                    return batch + self.generator.uniform([1])
+                return batch + tf.random.uniform([1])
+
+            class Python(Squares):
+                def lookup(self, indices):
+                    return tf.numpy_function(lambda n: np.float32(n), [indices], tf.float32)
+
+            if kind == "lookup":
+                return data.Indexed(Python(), batch_size=1)
+            return data.Indexed(np.float32(IDS), batch_size=1, map_fn=noisy)
+
+        def train_step(self, x):
+            return super().train_step(tf.reduce_sum(x))
+
+    make(Random)
+    assert "the batches of Indexed do not depend on their number alone (" in said()
+    assert "from the seed that it is given" in said()
+
+
+def test_sparse_and_ragged_sources():
+    with pytest.raises(ValueError, match=r"has a RaggedTensor; give dense arrays"):
+        data.Indexed({"a": tf.ragged.constant([[1], [2, 3]])}, batch_size=1)
+    with pytest.raises(ValueError, match=r"has a SparseTensor; give dense arrays"):
+        data.Indexed(tf.sparse.from_dense([[1, 0]]), batch_size=1)
+
+
 def test_bad_python_sources(make):
+    with pytest.raises(ValueError, match=r"epochs=3 needs data that can be gone through again"):
+        make(counting(), epochs=3)
+    listed = type("Listed", (Counter,), {"__next__": lambda self: [np.float32(1)]})
+    with pytest.raises(ValueError, match="gave a list as its batch; give a tuple or a dict"):
+        make(type("Lists", (Summing,), {"train_dataset": lambda self: listed()}))
     with pytest.raises(ValueError, match="neither JSON nor bytes"):
         make(counting(state=list))
     with pytest.raises(ValueError, match="gave no batch"):

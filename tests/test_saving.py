@@ -152,7 +152,7 @@ def test_an_error_in_the_background_reaches_the_caller(make, said, folder, how):
     else:
         with pytest.raises(trainer.SaveError, match="could not save checkpoint 3 .*No space left"):
             program.train()
-        assert program.step == 5  # at the next boundary, not at the end of the run
+        assert program.step in (4, 5)  # at a boundary, not at the end of the run
     assert [event["step"] for event in events(folder, "failure")] == [3]
 
 
@@ -231,6 +231,91 @@ def test_a_poisoned_variable_is_found_in_the_background(make, folder):
 
 def names_of(folder):
     return sorted(name for name in os.listdir(folder) if name.startswith("ckpt"))
+
+
+def test_a_newer_trainer_waits_for_the_save_of_the_older(make, folder):
+    """A save that the older one has begun is whole before it is locked out; none comes later."""
+    older = make(hooks=[At(4, lambda ctx: soon(held.go.set))], max_steps=10)
+    held = hold(older, at=1)
+    older._Trainer__saver.wait = lambda: None  # as after a second Ctrl-C while it waited
+    older._Trainer__saver.newest = lambda: None
+    older.register_hook(At(5, _interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        older.train()
+    newer = make(max_steps=5, max_to_keep=1)
+    assert newer.restored_step == 3
+    newer.train()
+    time.sleep(0.2)
+    assert store.Store(folder).complete() == [5]
+    with pytest.raises(trainer.ModelDirInUseError, match="a newer trainer of this process"):
+        older._Trainer__parts.store.save(9, {}, lambda sizes: None)
+
+
+def _interrupt(ctx):
+    raise KeyboardInterrupt
+
+
+def test_a_stop_that_is_asked_for_when_the_last_save_ends(make, said):
+    class Stop(trainer.Hook):
+        def after_save(self, ctx):
+            ctx.request_stop("enough")
+
+    program = make(hooks=[Stop(), At(8, lambda ctx: soon(held.go.set))], max_steps=8)
+    held = hold(program, at=1)
+    assert program.train() == trainer.RunResult(8, "stopped")
+    assert said().count("asked to stop (enough)") == 1
+    assert make(max_steps=8).train().reason == "already_finished"
+
+
+def test_the_last_state_is_saved_though_an_earlier_save_failed(make, folder):
+    class Once(faults.Held):
+        def sync(self, path):
+            if self._bundles == 1:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self._files.sync(path)
+
+    program = make(hooks=[At(8, lambda ctx: soon(held.go.set))], max_steps=8, on_save_error="raise")
+    held = program._Trainer__parts.store.files = Once(1)
+    with pytest.raises(trainer.SaveError, match="could not save checkpoint 3"):
+        program.train()
+    assert store.Store(folder).complete() == [8]
+
+
+def test_end_knows_the_checkpoint_that_was_in_flight_at_an_error(make):
+    seen = []
+
+    class End(At):
+        def end(self, ctx):
+            seen.append(ctx.saved_step)
+
+    def crash_later(ctx):
+        soon(held.go.set)
+        raise testing.SimulatedCrash
+
+    program = make(hooks=[End(4, crash_later)], max_steps=8)
+    held = hold(program, at=1)
+    with pytest.raises(testing.SimulatedCrash):
+        program.train()
+    assert seen == [3]
+
+
+def test_an_unexpected_error_of_the_writer_does_not_hide_the_runs_own(make, said):
+    class Broken(faults.Held):
+        def write_bundle(self, *arguments):
+            assert self.go.wait(60)
+            raise MemoryError("no memory for the bundle")
+
+    def crash_later(ctx):
+        soon(broken.go.set)
+        raise testing.SimulatedCrash
+
+    program = make(hooks=[At(4, crash_later)], max_steps=8)
+    broken = program._Trainer__parts.store.files = Broken(1)
+    with pytest.raises(testing.SimulatedCrash):
+        program.train()
+    assert "no memory for the bundle" in said()
+    program.close()
+    assert make().restored_step is None
 
 
 # A snapshot is never torn

@@ -143,7 +143,7 @@ class Indexed:
         if not self._drop_remainder:
             indices = indices[: tf.maximum(last + 1 - first, 0)]
         batch = self._source.lookup(indices)
-        tf.nest.map_structure(_checker(indices), batch)
+        batch = tf.nest.map_structure(_checker(indices), batch)
         if self._map_fn is None:
             return batch
         return self._map_fn(batch, self._random(_MAP, number))
@@ -239,6 +239,12 @@ class _Arrays:
 
     def __init__(self, arrays: Any):
         leaves = tf.nest.flatten(arrays)
+        for leaf in leaves:
+            if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+                raise ValueError(
+                    f"the source of Indexed has a {type(leaf).__name__}; give dense arrays, or an "
+                    "object with __len__ and lookup(indices)"
+                )
         sizes = {np.shape(leaf)[:1] for leaf in leaves}
         if not leaves or () in sizes:
             raise ValueError(
@@ -262,16 +268,19 @@ class _Arrays:
         return tf.nest.map_structure(lambda tensor: tf.gather(tensor, indices), self._tensors)
 
 
-def _checker(indices: tf.Tensor) -> Callable[[tf.Tensor], None]:
+def _checker(indices: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns a function that checks the leading dimension of what `lookup` returned."""
 
-    def check(leaf: tf.Tensor) -> None:
+    def check(leaf: Any) -> Any:
         rank = leaf.shape.rank
         if rank is not None and not leaf.shape[:1].is_compatible_with(indices.shape):
             raise ValueError(
                 f"lookup(indices) returned a tensor of shape {leaf.shape} for indices of shape "
                 f"{indices.shape}; its leading dimension must be that of the indices"
             )
+        if rank is None or not isinstance(leaf, tf.Tensor):
+            return leaf
+        return tf.ensure_shape(leaf, [*indices.shape, *leaf.shape[1:]])  # where it shows late
 
     return check
 

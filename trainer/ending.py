@@ -92,8 +92,9 @@ def asked_for(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext) -> str
     """Returns "stopped" if a hook asked to stop, and keeps that in the state."""
     if ctx.stop is None:
         return None
-    parts.content.stop = {**ctx.stop, "step": parts.step, "target": wanted.step}
-    LOG.info("hook %s asked to stop (%s)", ctx.stop["hook"], ctx.stop["reason"])
+    if parts.content.stop is None:
+        parts.content.stop = {**ctx.stop, "step": parts.step, "target": wanted.step}
+        LOG.info("hook %s asked to stop (%s)", ctx.stop["hook"], ctx.stop["reason"])
     return "stopped"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from trainer import data, position
+from trainer import data, pipeline, position
 from trainer.log import LOG
 
 
@@ -28,6 +28,14 @@ class IndexedSource(position.Source):
         self.pass_length = len(indexed)
         self._open()
         self.element_spec = self.iterator.element_spec
+        reason = pipeline.judge(indexed.dataset()).reason
+        if reason is not None:
+            LOG.warning(
+                "the batches of Indexed do not depend on their number alone (%s), so a resumed run "
+                "may differ: let map_fn draw by tf.random.stateless_* from the seed that it is "
+                "given, and mark a tf.numpy_function in lookup as stateful=False",
+                reason,
+            )
         LOG.info(
             "data position: the number of batches (%d examples, %d batches a pass)",
             indexed.size,

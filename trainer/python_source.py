@@ -19,12 +19,11 @@ from trainer import position
 from trainer.log import LOG
 
 
-def is_stateful(made: Any) -> bool:
-    """Tells whether an object can be iterated over and keeps a state that can be set."""
-    if not hasattr(made, "__iter__"):
-        return False
-    iterator = made if hasattr(made, "__next__") else iter(made)
-    return hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+def opened(made: Any) -> Any:
+    """Returns an iterator over an object if that keeps a state that can be set, else None."""
+    iterator = iter(made) if hasattr(made, "__iter__") else None
+    stateful = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+    return iterator if stateful else None
 
 
 class PythonSource(position.Source):
@@ -32,23 +31,43 @@ class PythonSource(position.Source):
 
     Args:
         make: returns the object; called again for each restore.
+        made: what it returned at first.
+        iterator: the first pass over that.
         epochs: passes over it; None: without end. An object that is its own iterator has one pass.
+        keep: "replay" to draw the batches again after a restart; else the state is saved.
 
     Raises:
-        ValueError: it gives no batch, or its state is neither JSON nor bytes.
+        ValueError: it gives no batch, its state is neither JSON nor bytes, or it cannot be
+            iterated over so often.
     """
 
-    def __init__(self, make: Callable[[], Any], epochs: int | None):
-        self._make = make
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        made: Any,
+        iterator: Any,
+        *,
+        epochs: int | None,
+        keep: str,
+    ):
+        self._make, self._object, self._python = make, made, iterator
         self._passes = epochs
-        self._object: Any
-        self._python: Any
+        self.reason = "data_position='replay'" if keep == "replay" else None
         self._epoch = self._drawn_in_epoch = 0
-        self._open()
+        if made is iterator and epochs not in (None, 1):
+            raise ValueError(
+                f"epochs={epochs} needs data that can be gone through again, and train_dataset() "
+                f"returned an iterator ({type(made).__name__}); return an iterable that makes one"
+            )
         fresh = _encode(self._python.get_state())
-        first = next(self._python, None)
-        if first is None:
-            raise ValueError("train_dataset() gave no batch; give it at least one")
+        try:
+            first = next(self._python)
+        except StopIteration:
+            raise ValueError("train_dataset() gave no batch; give it at least one") from None
+        if isinstance(first, list):
+            raise ValueError(
+                "train_dataset() gave a list as its batch; give a tuple or a dict of arrays"
+            )
         self._spec = tf.nest.map_structure(_spec, first)
         self._python.set_state(_decode(fresh))
         self._open_dataset()
@@ -78,10 +97,11 @@ class PythonSource(position.Source):
 
     def saved(self) -> dict[str, tf.Tensor]:
         """Returns the position, by name."""
-        return super().saved() | {
-            position.EPOCH: tf.constant([self._epoch, self._drawn_in_epoch, 0], tf.int64),
-            position.STATE: tf.constant(_encode(self._python.get_state())),
-        }
+        counts = tf.constant([self._epoch, self._drawn_in_epoch, 0], tf.int64)
+        tensors = super().saved() | {position.EPOCH: counts}
+        if self.reason is None:
+            tensors[position.STATE] = tf.constant(_encode(self._python.get_state()))
+        return tensors
 
     def restore(self, tensors: Mapping[str, tf.Tensor], *, by_count: bool) -> None:
         """Goes to the position that a checkpoint holds.
@@ -90,12 +110,17 @@ class PythonSource(position.Source):
             tensors: what `saved` returned.
             by_count: draw the batches again, whatever state was saved.
         """
-        self._open()
+        self._object = self._make()
+        self._python = iter(self._object)
+        self._epoch = self._drawn_in_epoch = 0
         self.position = int(tensors[position.POSITION])
-        if by_count or position.STATE not in tensors:
+        if by_count or self.reason is not None or position.STATE not in tensors:
             self._draw_again()
         else:
-            self._epoch, self._drawn_in_epoch, _ = (int(n) for n in tensors[position.EPOCH])
+            epoch, self._drawn_in_epoch, _ = (int(n) for n in tensors[position.EPOCH])
+            while self._epoch < epoch:  # an object may count its passes, to shuffle each anew
+                self._python = iter(self._object)
+                self._epoch += 1
             self._python.set_state(_decode(bytes(np.asarray(tensors[position.STATE]).item())))
         self._open_dataset()
 
@@ -109,11 +134,6 @@ class PythonSource(position.Source):
             elif not self.open_next_epoch():
                 LOG.warning("data position: the data ended before batch %d", self.position)
                 return
-
-    def _open(self) -> None:
-        self._object = self._make()
-        self._python = iter(self._object)
-        self._epoch = self._drawn_in_epoch = 0
 
     def _open_dataset(self) -> None:
         python = self._python
@@ -131,6 +151,11 @@ class PythonSource(position.Source):
 
 def _spec(value: Any) -> tf.TensorSpec:
     """Leaves the leading dimension open: the last batch of a pass may be short."""
+    if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
+        raise ValueError(
+            f"train_dataset() gave a {type(value).__name__}; return dense arrays from Python, or "
+            "make the dataset with tf.data"
+        )
     tensor = tf.convert_to_tensor(value)
     shape = tensor.shape if tensor.shape.rank == 0 else [None, *tensor.shape[1:]]
     return tf.TensorSpec(shape, tensor.dtype)

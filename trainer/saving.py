@@ -50,6 +50,7 @@ class Saver:
         self._write_secs = self._stall_secs = 0.0
         self._went_on: float | None = None
         self._said_slow = False
+        self._earlier: errors.SaveError | None = None
         self._saved_before = False
         self._stop_saved: Any = parts.content.stop
         self.saved_step = parts.restored_step
@@ -80,15 +81,27 @@ class Saver:
         else:
             self._leave_out(step)
 
+    def settle(self, ctx: hooks.RunContext) -> None:
+        """Waits at the end of a run for the save that is being written.
+
+        What it raises is kept until the last save has been tried (see `save_last`).
+        """
+        try:
+            self._take_in(ctx)
+        except errors.SaveError as error:
+            self._earlier = error
+
     def save_last(self, ctx: hooks.RunContext) -> None:
-        """Saves at the end of a run, unless this very state is saved already."""
-        self._take_in(ctx)
+        """Saves at the end of a run, after `settle`, unless this very state is saved already."""
         unsaved = (
             self.saved_step != self._parts.step or self._stop_saved != self._parts.content.stop
         )
         if unsaved:
             self._begin(waited_for=True)
             self._take_in(ctx, last=True)
+        if self._earlier is not None:
+            earlier, self._earlier = self._earlier, None
+            raise earlier
         if self._failures:
             LOG.warning("%d of %d saves failed", self._failures, self._attempts)
         if self._skips:
@@ -115,7 +128,7 @@ class Saver:
             return
         try:
             self._succeeded(self._finish())
-        except errors.TrainerError as error:
+        except Exception as error:  # whatever it is: what the caller is about to raise comes first
             self._failed(step, error)
             LOG.warning("%s", error)
 

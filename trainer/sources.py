@@ -20,7 +20,7 @@ def open_source(make: Callable[[], Any], epochs: int | None, keep: str) -> posit
     Args:
         make: returns what `train_dataset` returns, an equal one at each call.
         epochs: passes over the data; None: without end.
-        keep: "auto", "saved" or "replay": how a `tf.data` pipeline's position is kept.
+        keep: "auto", "saved" or "replay": how the position is kept, where there is a choice.
 
     Raises:
         ValueError: `make` returns something else, or nothing to train on.
@@ -30,8 +30,9 @@ def open_source(make: Callable[[], Any], epochs: int | None, keep: str) -> posit
         return indexed_source.IndexedSource(made, epochs)
     if isinstance(made, tf.data.Dataset):
         return dataset_source.DatasetSource(_first(made, make), epochs, keep)
-    if python_source.is_stateful(made):
-        return python_source.PythonSource(_first(made, make), epochs)
+    iterator = python_source.opened(made)
+    if iterator is not None:
+        return python_source.PythonSource(make, made, iterator, epochs=epochs, keep=keep)
     raise ValueError(
         f"train_dataset() returned {type(made).__name__}; return a tf.data.Dataset, a "
         "trainer.data.Indexed, or an iterable with get_state() and set_state(state)"

@@ -171,10 +171,11 @@ class Trainer:
                     if reason is None:
                         saver.at_boundary(ctx)
                         reason = ending.asked_for(goal, parts, ctx)
+                saver.settle(ctx)
+                reason = ending.asked_for(goal, parts, ctx) or reason
                 saver.save_last(ctx)
         except BaseException as error:
-            ctx.error = error
-            saver.wait()
+            ctx.error, ctx.saved_step = error, saver.newest()
             parts.journal.note("stop", step=parts.step, reason="error", error=_brief(error))
             LOG.error("run ended at step %d by %s; %s", parts.step, _brief(error), saver.stands())
             raise

@@ -95,7 +95,9 @@ def restore(prefix: str, dtypes: dict[str, Any]) -> Tensors:
 
 def size_of(tensor: Any) -> int:
     """Returns the bytes of a tensor's values; 0 where that is not known before it is written."""
-    if tensor.dtype in (tf.string, tf.variant, tf.resource):
+    if tensor.dtype == tf.string:
+        return sum(map(len, tensor.numpy().ravel())) if tensor.shape.rank else len(tensor.numpy())
+    if tensor.dtype in (tf.variant, tf.resource):
         return 0
     return int(tensor.shape.num_elements()) * int(tensor.dtype.size)
 

@@ -11,11 +11,14 @@ kernel's start time of the process in clock ticks: a process number can be used 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import socket
+import threading
 import time
+from collections.abc import Iterator
 
 from trainer import errors
 from trainer.checkpoints import layout
@@ -37,18 +40,31 @@ class Lock:
     def __init__(self, folder: str):
         self._folder = folder
         self._fenced = False
+        self._busy = threading.RLock()
         self._descriptor: int
         status = os.stat(folder)
         self._key = (status.st_dev, status.st_ino)
         older = _owned.pop(self._key, None)
         if older is not None:
-            older._fenced = True
+            with older._busy:  # a save that it has begun is whole before it is locked out
+                older._fenced = True
             self._descriptor = older._descriptor
         else:
             self._descriptor = self._acquire()
         _owned[self._key] = self
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(_identity()).encode(), 0)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps a newer object of this process from taking over while a save is being written.
+
+        Raises:
+            ModelDirInUseError: this object no longer owns the folder.
+        """
+        with self._busy:
+            self.check()
+            yield
 
     def check(self) -> None:
         """Raises `ModelDirInUseError` if this object no longer owns the folder."""

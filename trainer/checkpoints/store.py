@@ -8,6 +8,7 @@ what time it is.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -50,6 +51,7 @@ class Store(folder_module.Folder):
         self._keep_secs = None if keep_every_n_hours is None else keep_every_n_hours * 3600
         self._lock: lock.Lock | None = None
         self._undeletable: set[str] = set()
+        self._closed = False
         self._written: int | None = None  # the step of the newest save
         self._room = room.Room(folder, max_to_keep)
         self.newest_before_recovery = 0
@@ -78,6 +80,10 @@ class Store(folder_module.Folder):
 
     def check_owned(self) -> None:
         """Raises `ModelDirInUseError` if this object no longer owns the folder."""
+        if self._closed:
+            raise errors.ModelDirInUseError(
+                f"this trainer of {self.folder} was closed; construct it again to go on"
+            )
         if self._lock is not None:
             self._lock.check()
 
@@ -88,7 +94,8 @@ class Store(folder_module.Folder):
         self.close()
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Gives the lock back; nothing is written after it."""
+        self._closed = True
         if self._lock is not None:
             self._lock.release()
 
@@ -180,7 +187,16 @@ class Store(folder_module.Folder):
             SaveError: it could not be written; what was there before is untouched.
             ModelDirInUseError: this object no longer owns the folder.
         """
+        with self._owning():
+            return self._save(step, tensors, describe, streams)
+
+    def _owning(self) -> contextlib.AbstractContextManager[None]:
         self.check_owned()
+        return contextlib.nullcontext() if self._lock is None else self._lock.held()
+
+    def _save(
+        self, step: int, tensors: files_module.Tensors, describe: commit.Describe, streams: int
+    ) -> manifest_module.Manifest:
         import tensorflow as tf
 
         for secs in (*_PAUSES, None):
