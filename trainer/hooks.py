@@ -118,7 +118,10 @@ class Hook:
         """Called after a step that is due; `ctx.step` steps are completed."""
 
     def after_save(self, ctx: RunContext) -> None:
-        """Called when checkpoint `ctx.saved_step` is on the disk."""
+        """Called when checkpoint `ctx.saved_step` is on the disk.
+
+        A large state is written while training goes on, so `ctx.step` may be a later step.
+        """
 
     def end(self, ctx: RunContext) -> None:
         """Called once, however the run ended; `ctx.error` is the exception or None."""

@@ -3,9 +3,16 @@
 Owns the file's format: a JSON object a line with `time` (seconds since 1970, for display only),
 `event`, and what belongs to that event. Promises that a line cut short by a crash neither hides the
 lines before it nor spoils the one after it, and that a diary that cannot be written never stops a
-run. Refuses to be read for decisions: recovery looks at the checkpoints alone.
+run. Refuses to be read for recovery, which looks at the checkpoints alone; only the automatic
+interval of saves counts the failures in it.
 
-Events: `start`, `restore`, `save`, `skip`, `failure`, `rewind`, `stop`.
+    start     process, host, seed
+    restore   step, steps_lost, secs
+    save      step, stall_secs (training stood still), write_secs (snapshot to disk), bytes
+    skip      step, writing: left out, since that checkpoint was still being written
+    failure   step, error: a save that failed
+    rewind    step, set_aside
+    stop      step, reason, error
 """
 
 from __future__ import annotations
