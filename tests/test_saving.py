@@ -165,6 +165,26 @@ def test_the_run_returns_when_its_last_save_is_on_the_disk(make, folder):
     timer.join()
 
 
+def hold_and_crash(make, held):
+    """Trains with a save of 3 that is let go a little after the crash at 4."""
+
+    def crash_later(ctx):
+        soon(held.go.set)
+        raise testing.SimulatedCrash
+
+    seen = []
+
+    class Crash(At):
+        def end(self, ctx):
+            seen.append(ctx.saved_step)
+
+    program = make(hooks=[Crash(4, crash_later)], max_steps=8)
+    program._Trainer__parts.store.files = held
+    with pytest.raises(testing.SimulatedCrash):
+        program.train()
+    return program, seen
+
+
 def soon(act):
     """Calls something in another thread, a little later."""
     timer = threading.Timer(0.3, act)
@@ -172,16 +192,10 @@ def soon(act):
     return timer
 
 
-def test_a_crash_and_close_wait_for_the_save_in_flight(make, folder):
-    def crash_later(ctx):
-        soon(held.go.set)
-        raise testing.SimulatedCrash
-
-    program = make(hooks=[At(4, crash_later)], max_steps=10)
-    held = hold(program, at=1)
-    with pytest.raises(testing.SimulatedCrash):
-        program.train()
+def test_a_crash_waits_for_the_save_in_flight_and_end_knows_it(make, folder):
+    _, seen = hold_and_crash(make, faults.Held(1))
     assert store.Store(folder).complete() == [3]
+    assert seen == [3]
 
 
 def test_synchronous_saves_on_request(make, folder):
@@ -267,6 +281,17 @@ def test_a_stop_that_is_asked_for_when_the_last_save_ends(make, said):
     assert make(max_steps=8).train().reason == "already_finished"
 
 
+def test_a_stop_asked_for_in_a_finished_run_changes_nothing(make, folder):
+    class Stop(trainer.Hook):
+        def begin(self, ctx):
+            ctx.request_stop("at once")
+
+    make(max_steps=3).train()
+    before = os.stat(f"{folder}/ckpt-3/manifest.json").st_mtime_ns
+    assert make(hooks=[Stop()], max_steps=3).train().reason == "already_finished"
+    assert os.stat(f"{folder}/ckpt-3/manifest.json").st_mtime_ns == before
+
+
 def test_the_last_state_is_saved_though_an_earlier_save_failed(make, folder):
     class Once(faults.Held):
         def sync(self, path):
@@ -281,38 +306,13 @@ def test_the_last_state_is_saved_though_an_earlier_save_failed(make, folder):
     assert store.Store(folder).complete() == [8]
 
 
-def test_end_knows_the_checkpoint_that_was_in_flight_at_an_error(make):
-    seen = []
-
-    class End(At):
-        def end(self, ctx):
-            seen.append(ctx.saved_step)
-
-    def crash_later(ctx):
-        soon(held.go.set)
-        raise testing.SimulatedCrash
-
-    program = make(hooks=[End(4, crash_later)], max_steps=8)
-    held = hold(program, at=1)
-    with pytest.raises(testing.SimulatedCrash):
-        program.train()
-    assert seen == [3]
-
-
 def test_an_unexpected_error_of_the_writer_does_not_hide_the_runs_own(make, said):
     class Broken(faults.Held):
         def write_bundle(self, *arguments):
             assert self.go.wait(60)
             raise MemoryError("no memory for the bundle")
 
-    def crash_later(ctx):
-        soon(broken.go.set)
-        raise testing.SimulatedCrash
-
-    program = make(hooks=[At(4, crash_later)], max_steps=8)
-    broken = program._Trainer__parts.store.files = Broken(1)
-    with pytest.raises(testing.SimulatedCrash):
-        program.train()
+    program, _ = hold_and_crash(make, Broken(1))
     assert "no memory for the bundle" in said()
     program.close()
     assert make().restored_step is None

@@ -98,6 +98,13 @@ def asked_for(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext) -> str
     return "stopped"
 
 
+def at_last(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext, reason: str) -> str:
+    """Returns the reason of the end, now that a hook may have asked to stop at the last moment."""
+    if reason == "already_finished":
+        return reason  # nothing was trained, so there is nothing to keep
+    return asked_for(wanted, parts, ctx) or reason
+
+
 def after_call(
     wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext, call: compiled.Call
 ) -> str | None:

@@ -172,7 +172,7 @@ class Trainer:
                         saver.at_boundary(ctx)
                         reason = ending.asked_for(goal, parts, ctx)
                 saver.settle(ctx)
-                reason = ending.asked_for(goal, parts, ctx) or reason
+                reason = ending.at_last(goal, parts, ctx, reason)
                 saver.save_last(ctx)
         except BaseException as error:
             ctx.error, ctx.saved_step = error, saver.newest()
