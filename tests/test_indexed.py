@@ -436,8 +436,9 @@ def test_a_python_source_that_counts_its_passes():
     testing.assert_resumes_exactly(make, steps=23, crashes=[4, 10, 16, 20])
 
 
-def test_a_python_source_replayed_on_request(make, folder):
+def test_a_python_source_replayed_on_request(make, folder, said):
     make(counting(), max_steps=6, data_position="replay").train()
+    assert "Counter is drawn from again by count (data_position='replay')" in said()
     assert "trainer/data/state" not in store.Store(folder).manifest(6).tensors
     program = make(counting(), max_steps=10, data_position="replay")
     program.train()

@@ -165,6 +165,15 @@ def test_the_run_returns_when_its_last_save_is_on_the_disk(make, folder):
     timer.join()
 
 
+def test_a_failed_save_on_request_is_in_the_journal(make, folder):
+    program = make(max_steps=3)
+    program.train()
+    program._Trainer__parts.store.files = faults.Files(at=1, fault=OSError(errno.EIO, "bad disk"))
+    with pytest.raises(trainer.SaveError, match="bad disk"):
+        program.save()
+    assert [event["step"] for event in events(folder, "failure")] == [3]
+
+
 def hold_and_crash(make, held):
     """Trains with a save of 3 that is let go a little after the crash at 4."""
 
@@ -304,6 +313,8 @@ def test_the_last_state_is_saved_though_an_earlier_save_failed(make, folder):
     with pytest.raises(trainer.SaveError, match="could not save checkpoint 3"):
         program.train()
     assert store.Store(folder).complete() == [8]
+    program.train(max_steps=9)  # and it is said once
+    assert store.Store(folder).complete() == [8, 9]
 
 
 def test_an_unexpected_error_of_the_writer_does_not_hide_the_runs_own(make, said):

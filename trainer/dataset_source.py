@@ -165,7 +165,8 @@ class DatasetSource(position.Source):
     def _open_epoch(self, number: int) -> None:
         self._epoch, self._drawn_in_epoch = number, 0
         self.iterator = iter(self._dataset)
-        self._start = _serialize(self.iterator) if self._pass_by_pass else None
+        saved = self._pass_by_pass and self.reason is None
+        self._start = _serialize(self.iterator) if saved else None
 
     def _replay(self, wanted: int) -> None:
         """Draws and drops `wanted` batches from the beginning, with signs of life."""

@@ -28,7 +28,7 @@ class IndexedSource(position.Source):
         self.pass_length = len(indexed)
         self._open()
         self.element_spec = self.iterator.element_spec
-        reason = pipeline.judge(indexed.dataset()).reason
+        reason = pipeline.judge(self._dataset).reason
         if reason is not None:
             LOG.warning(
                 "the batches of Indexed do not depend on their number alone (%s), so a resumed run "
@@ -74,4 +74,5 @@ class IndexedSource(position.Source):
             )
 
     def _open(self) -> None:
-        self.iterator = iter(self._indexed.dataset(self.position))
+        self._dataset = self._indexed.dataset(self.position)
+        self.iterator = iter(self._dataset)

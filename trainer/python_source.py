@@ -72,9 +72,11 @@ class PythonSource(position.Source):
         self._python.set_state(_decode(fresh))
         self._open_dataset()
         self.element_spec = self.iterator.element_spec
-        LOG.info(
-            "data position: the state of %s, %d B now", type(self._python).__name__, len(fresh)
-        )
+        name = type(self._python).__name__
+        if self.reason is None:
+            LOG.info("data position: the state of %s, %d B now", name, len(fresh))
+        else:
+            LOG.info("data position: %s is drawn from again by count (%s)", name, self.reason)
 
     def drawn(self, batches: int) -> None:
         """Takes note of batches drawn from `iterator`."""

@@ -86,6 +86,7 @@ class Saver:
 
         What it raises is kept until the last save has been tried (see `save_last`).
         """
+        self._earlier = None
         try:
             self._take_in(ctx)
         except errors.SaveError as error:
@@ -100,8 +101,7 @@ class Saver:
             self._begin(waited_for=True)
             self._take_in(ctx, last=True)
         if self._earlier is not None:
-            earlier, self._earlier = self._earlier, None
-            raise earlier
+            raise self._earlier
         if self._failures:
             LOG.warning("%d of %d saves failed", self._failures, self._attempts)
         if self._skips:
@@ -119,7 +119,11 @@ class Saver:
         """
         self.wait()
         self._begin(waited_for=True)
-        self._succeeded(self._finish())
+        try:
+            self._succeeded(self._finish())
+        except errors.SaveError as error:
+            self._failed(self._parts.step, error)
+            raise
 
     def wait(self) -> None:
         """Waits for the save that is being written; a failure is logged, not raised."""
