@@ -1,11 +1,16 @@
 """Side-by-side measurements: what two ways of doing the same take, in turns, in one run.
 
-Owns the order of measurements and their summary. Promises that both ways meet the same noise: they
-are measured in the order A B B A, and a ratio is taken within each pair. Refuses to time anything.
+Owns the order of measurements and the table. Promises that both ways meet the same noise: they are
+measured in the order A B B A, and a ratio is taken within each pair. Refuses to time anything.
 """
 
 import dataclasses
 import statistics
+
+HEAD = (
+    "| figure | ours | beside | unit | ratio | spread | pairs | target | |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
 
 
 @dataclasses.dataclass
@@ -29,19 +34,20 @@ class Result:
         return [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
 
     def line(self, target, at_most=True):
-        """Returns a line of the table, with the target and whether the median meets it."""
+        """Returns a row of the table, with the target and whether the median meets it.
+
+        The spread is the range of the ratios without the lowest and the highest eighth of them.
+        """
         ratios = sorted(self.ratios())
         middle = statistics.median(ratios)
         met = middle <= target if at_most else middle >= target
+        cut = len(ratios) // 8
         return (
-            f"{self.name:<44} {statistics.median(self.ours):>9.4f} "
-            f"{statistics.median(self.theirs):>9.4f} {self.unit:<5} "
-            f"{middle:>7.3f}  [{ratios[0]:.3f} … {ratios[-1]:.3f}] n={len(ratios):<3} "
-            f"{'at most' if at_most else 'at least'} {target:<5} {'met' if met else 'MISSED'}"
+            f"| {self.name} | {statistics.median(self.ours):.4g} "
+            f"| {statistics.median(self.theirs):.4g} | {self.unit} | {middle:.3f} "
+            f"| {ratios[cut]:.3f} to {ratios[-1 - cut]:.3f} | {len(ratios)} "
+            f"| {'at most' if at_most else 'at least'} {target} | {'met' if met else 'MISSED'} |"
         )
-
-
-HEAD = f"{'':<44} {'ours':>9} {'beside':>9} {'unit':<5} {'ratio':>7}  [spread of the ratio]"
 
 
 def alternate(pairs, ours, theirs, warm_up=1):

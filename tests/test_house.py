@@ -14,8 +14,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Each layer may import what stands below it; a room may import what is listed in it further up.
 LAYERS = [
-    ["config", "errors", "log", "digests", "clock"],
+    ["config", "errors", "log", "digests", "clock", "pace"],
     ["history"],
+    ["context"],
     ["hooks"],
     ["discovery"],
     ["inspection"],
@@ -29,6 +30,7 @@ LAYERS = [
     ["checkpoints.store", "journal"],
     ["snapshot"],
     ["state"],
+    ["dispatch"],
     ["compiled"],
     ["data", "position"],
     ["dataset_source", "indexed_source", "python_source"],

@@ -116,8 +116,8 @@ def test_calls_are_cut_at_the_boundaries(make, monkeypatch):
     calls = []
     run = compiled.Loop.run
 
-    def watched(self, iterator, limit):
-        call = run(self, iterator, limit)
+    def watched(self, iterator, limit, **options):
+        call = run(self, iterator, limit, **options)
         calls.append(call.steps)
         return call
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer import data as data
     from trainer import testing as testing
     from trainer.config import TrainerConfig as TrainerConfig
+    from trainer.context import RunContext as RunContext
     from trainer.errors import CheckpointError as CheckpointError
     from trainer.errors import CheckpointMismatchError as CheckpointMismatchError
     from trainer.errors import DamagedCheckpointError as DamagedCheckpointError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from trainer.errors import StateCoverageError as StateCoverageError
     from trainer.errors import TrainerError as TrainerError
     from trainer.hooks import Hook as Hook
-    from trainer.hooks import RunContext as RunContext
     from trainer.stock_hooks.log_progress import LogProgress as LogProgress
     from trainer.trainer import RunResult as RunResult
     from trainer.trainer import Trainer as Trainer
@@ -46,7 +46,7 @@ _HOMES = {
     "StateCoverageError": "errors",
     "TrainerError": "errors",
     "Hook": "hooks",
-    "RunContext": "hooks",
+    "RunContext": "context",
     "LogProgress": "stock_hooks.log_progress",
     "RunResult": "trainer",
     "Trainer": "trainer",

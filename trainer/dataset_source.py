@@ -60,11 +60,11 @@ class DatasetSource(position.Source):
         super().drawn(batches)
         self._drawn_in_epoch += batches
 
-    def epoch(self) -> tuple[int, int] | None:
-        """Returns the pass of the last batch drawn, from 1, and the batches drawn in it."""
+    def epoch(self, back: int = 0) -> tuple[int, int] | None:
+        """Returns the pass of the last batch but `back`, from 1, and the batches of it so far."""
         if self._pass_by_pass:
-            return self._epoch + 1, self._drawn_in_epoch
-        return super().epoch()
+            return self._epoch + 1, self._drawn_in_epoch - back
+        return super().epoch(back)
 
     def open_next_epoch(self) -> bool:
         """Opens the next pass after `iterator` has ended.

@@ -10,7 +10,7 @@ import dataclasses
 import numbers
 from typing import Any
 
-from trainer import assembly, compiled, config, hooks, tuning
+from trainer import assembly, compiled, config, context, tuning
 from trainer.log import LOG
 
 
@@ -88,7 +88,7 @@ def before_it_began(wanted: Goal, parts: assembly.Parts) -> str | None:
     return None
 
 
-def asked_for(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext) -> str | None:
+def asked_for(wanted: Goal, parts: assembly.Parts, ctx: context.RunContext) -> str | None:
     """Returns "stopped" if a hook asked to stop, and keeps that in the state."""
     if ctx.stop is None:
         return None
@@ -98,7 +98,7 @@ def asked_for(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext) -> str
     return "stopped"
 
 
-def at_last(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext, reason: str) -> str:
+def at_last(wanted: Goal, parts: assembly.Parts, ctx: context.RunContext, reason: str) -> str:
     """Returns the reason of the end, now that a hook may have asked to stop at the last moment."""
     if reason == "already_finished":
         return reason  # nothing was trained, so there is nothing to keep
@@ -106,7 +106,7 @@ def at_last(wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext, reason: 
 
 
 def after_call(
-    wanted: Goal, parts: assembly.Parts, ctx: hooks.RunContext, call: compiled.Call
+    wanted: Goal, parts: assembly.Parts, ctx: context.RunContext, call: compiled.Call
 ) -> str | None:
     """Returns the reason for which the run is over after a compiled call, or None.
 

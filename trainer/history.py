@@ -8,7 +8,6 @@ series in a cut run as in an unbroken one. Refuses to know about hooks: it is to
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +15,28 @@ import numpy as np
 import numpy.typing as npt
 
 
-@dataclasses.dataclass(frozen=True)
 class _Chunk:
-    first: int  # step of the first value
-    last: int
-    series: Mapping[str, Any]  # name to float32[last - first + 1], on the device until read
+    """The outputs of the steps of one compiled call.
+
+    Args:
+        first: first step.
+        last: last step.
+        series: name to values[last - first + 1], on the device until read.
+        secs: seconds of training when the call began and when it ended.
+    """
+
+    def __init__(self, first: int, last: int, series: Mapping[str, Any], secs: tuple[float, float]):
+        self.first = first
+        self.last = last
+        self.series = series
+        self.secs = secs
+        self._read: dict[str, npt.NDArray[Any]] = {}
+
+    def values(self, name: str) -> npt.NDArray[Any]:
+        """Returns the values of one output, fetched from the device once."""
+        if name not in self._read:
+            self._read[name] = np.asarray(self.series[name])
+        return self._read[name]
 
 
 class Series(Mapping[str, npt.NDArray[np.float32]]):
@@ -39,14 +55,12 @@ class Series(Mapping[str, npt.NDArray[np.float32]]):
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
         pieces = [
-            np.asarray(chunk.series[name])[
-                max(self._first - chunk.first, 0) : self._last - chunk.first + 1
-            ]
+            chunk.values(name)[max(self._first - chunk.first, 0) : self._last - chunk.first + 1]
             for chunk in self._chunks
         ]
         if not pieces:
             raise KeyError(name)
-        return np.concatenate(pieces)
+        return np.concatenate(pieces, dtype=np.float32, casting="unsafe")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._chunks[-1].series if self._chunks else ())
@@ -61,10 +75,34 @@ class History:
     def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
 
-    def add(self, first: int, count: int, series: Mapping[str, Any]) -> None:
-        """Appends the values of `count` steps from step `first` on: name to float32[count]."""
+    def add(
+        self,
+        first: int,
+        count: int,
+        series: Mapping[str, Any],
+        secs: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """Appends the outputs of a call.
+
+        Args:
+            first: its first step.
+            count: its steps.
+            series: name to values[count], one per step.
+            secs: seconds of training when it began and when it ended.
+        """
         if count:
-            self._chunks.append(_Chunk(first, first + count - 1, series))
+            self._chunks.append(_Chunk(first, first + count - 1, series, secs))
+
+    def outputs(self, step: int) -> Mapping[str, Any]:
+        """Returns name to NumPy scalar of a step, each fetched when it is read first."""
+        return Outputs(self._of(step), step)
+
+    def secs(self, step: int) -> float:
+        """Returns the seconds of training when a step was done, taking those of a call as equal."""
+        chunk = self._of(step)
+        begun, ended = chunk.secs
+        share = (step - chunk.first + 1) / (chunk.last - chunk.first + 1)
+        return begun + share * (ended - begun)
 
     def between(self, first: int, last: int) -> Series:
         """Returns the values of steps `first` to `last`, as far as they are here."""
@@ -84,25 +122,27 @@ class History:
         count = min((len(values) for values in series.values()), default=0)
         self.add(last - count + 1, count, series)
 
+    def _of(self, step: int) -> _Chunk:
+        return next(chunk for chunk in reversed(self._chunks) if chunk.first <= step <= chunk.last)
+
 
 class Outputs(Mapping[str, Any]):
-    """The outputs of one step as NumPy scalars, each fetched when it is read first.
+    """The outputs of one step as NumPy scalars.
 
     Args:
-        tensors: name to scalar tensor.
+        chunk: the outputs of the call that the step was in.
+        step: the step.
     """
 
-    def __init__(self, tensors: Mapping[str, Any]):
-        self._tensors = tensors
-        self._values: dict[str, Any] = {}
+    def __init__(self, chunk: _Chunk, step: int):
+        self._chunk = chunk
+        self._index = step - chunk.first
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._values:
-            self._values[name] = np.asarray(self._tensors[name])[()]
-        return self._values[name]
+        return self._chunk.values(name)[self._index]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
+        return iter(self._chunk.series)
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return len(self._chunk.series)

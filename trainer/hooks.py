@@ -1,6 +1,6 @@
 """What runs between compiled calls: the hook interface and the order in which hooks are called.
 
-Owns `Hook`, `RunContext` and the list of a trainer's hooks. Promises:
+Owns `Hook` and the list of a trainer's hooks. Promises:
 
     begin(ctx)                each hook, in order
     loop:
@@ -24,73 +24,12 @@ Refuses to know what a step is, when a save is due, or what is in a checkpoint.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from trainer import errors
+from trainer.context import RunContext
 from trainer.log import LOG
-
-if TYPE_CHECKING:  # for readers and type checkers: at run time hooks do not know the trainer
-    from trainer.trainer import Trainer
-
-
-class RunContext:
-    """What a hook sees of the run.
-
-    Attributes:
-        trainer: the trainer.
-        step: completed steps, over all resumes.
-        start_step: `step` when this `train()` began.
-        outputs: name to the last step's value, a NumPy scalar.
-        history: name to `float32[n]`, one value per step since this hook's last call.
-        saved_step: step of the newest checkpoint on the disk, or None.
-        error: in `end`: the exception that ended the run, or None.
-    """
-
-    def __init__(
-        self,
-        trainer: Trainer,
-        step: int,
-        saved_step: int | None,
-        look_back: Callable[[int, int], Mapping[str, Any]],
-        epoch: Callable[[], tuple[int, int] | None],
-    ):
-        self.trainer = trainer
-        self.step = self.start_step = step
-        self.outputs: Mapping[str, Any] = {}
-        self.history: Mapping[str, Any] = {}
-        self.saved_step = saved_step
-        self.error: BaseException | None = None
-        self.stop: dict[str, Any] | None = None
-        self._calling = ""
-        self._look_back = look_back
-        self._epoch = epoch
-
-    @property
-    def epoch(self) -> int | None:
-        """Pass over the data that the last step was in, from 1; None if its length is not known."""
-        found = self._epoch()
-        return None if found is None else found[0]
-
-    @property
-    def epoch_step(self) -> int | None:
-        """Steps completed in that pass; None if its length is not known."""
-        found = self._epoch()
-        return None if found is None else found[1]
-
-    def request_stop(self, reason: str = "") -> None:
-        """Ends the run after this step: all hooks of the step still run, then it is saved.
-
-        Args:
-            reason: why, in words for the log and the checkpoint.
-        """
-        if self.stop is None:
-            self.stop = {"hook": self._calling, "reason": str(reason)}
-
-    def calling(self, key: str, hook: Hook) -> None:
-        """Turns to the hook that is called next: its name for a stop request, its history."""
-        self._calling = key
-        self.history = self._look_back(self.step - hook.every_steps + 1, self.step)
 
 
 class Hook:
@@ -103,10 +42,15 @@ class Hook:
     Attributes:
         every_steps: called around each step whose number is a multiple of this.
         name: key of the state in the checkpoint; None: the class's name, numbered.
+        only_outputs: `after_step` looks at numbers of `ctx` alone (step, outputs, history, time),
+            not at variables or at the data, and asks for no stop. Compiled calls need not end for
+            it then, which makes it free: it is called for each of its steps in order, after the
+            call in which they ran and up to 0.2 s late.
     """
 
     every_steps: int = 1
     name: str | None = None
+    only_outputs: bool = False
 
     def begin(self, ctx: RunContext) -> None:
         """Called once before the first step of a `train()`."""
@@ -161,8 +105,8 @@ class HookList:
         """Appends a hook and returns its key.
 
         Raises:
-            ValueError: it is no Hook, its cadence is not a whole number of at least 1, or its name
-                is taken.
+            ValueError: it is no Hook, its cadence is not a whole number of at least 1, its name is
+                taken, or it has a `before_step` and looks only at outputs.
         """
         if not isinstance(hook, Hook):
             made = " (a class: write its parentheses)" if isinstance(hook, type) else ""
@@ -176,6 +120,11 @@ class HookList:
                 f"every_steps of {type(hook).__name__} must be a whole number of at least 1, "
                 f"got {every!r}"
             )
+        if hook.only_outputs and _overrides(hook, "before_step"):
+            raise ValueError(
+                f"{type(hook).__name__} has only_outputs = True and a before_step, for which "
+                "compiled calls must end; set only_outputs = False"
+            )
         key = self._key(hook)
         self._hooks[key] = hook
         return key
@@ -186,16 +135,34 @@ class HookList:
     def __len__(self) -> int:
         return len(self._hooks)
 
+    @property
+    def look_on(self) -> bool:
+        """Whether a hook looks only at outputs, so that it is called after the fact."""
+        return any(hook.only_outputs for hook in self._hooks.values())
+
     def next_boundary(self, step: int) -> int | None:
-        """Returns the next step after `step` at which a hook must be called, or None."""
+        """Returns the next step after `step` at which a call must end for a hook, or None."""
         boundaries = []
         for hook in self._hooks.values():
             every = hook.every_steps
-            if _overrides(hook, "after_step"):
+            if _overrides(hook, "after_step") and not hook.only_outputs:
                 boundaries.append(step - step % every + every)
             if _overrides(hook, "before_step"):  # due one step earlier
                 boundaries.append(step + 1 - (step + 1) % every + every - 1)
         return min(boundaries, default=None)
+
+    def last_look(self, step: int, limit: int) -> int:
+        """Returns how many of `limit` steps to run so that a hook that looks on is not kept late.
+
+        Args:
+            step: completed steps.
+            limit: steps in the next call at most.
+        """
+        last = step + limit
+        looks = [
+            last - last % hook.every_steps for hook in self._hooks.values() if hook.only_outputs
+        ]
+        return max((look - step for look in looks if look > step), default=limit)
 
     def history_start(self, step: int) -> int:
         """Returns the first step whose outputs a hook may still ask for once `step` is done."""
@@ -219,11 +186,24 @@ class HookList:
             if (ctx.step + 1) % hook.every_steps == 0 and _overrides(hook, "before_step"):
                 self._call(key, hook.before_step, ctx)
 
-    def after_step(self, ctx: RunContext) -> None:
-        """Calls `after_step` of the hooks due at `ctx.step`, in order."""
-        for key, hook in self:
-            if ctx.step % hook.every_steps == 0 and _overrides(hook, "after_step"):
-                self._call(key, hook.after_step, ctx)
+    def after_steps(self, ctx: RunContext, first: int, last: int) -> None:
+        """Calls `after_step` of the hooks due at the steps of a call, step by step, in order.
+
+        Args:
+            ctx: the context, turned to each step in turn and to the last in the end.
+            first: first step of the call.
+            last: last step of it.
+        """
+        listening = [(key, hook) for key, hook in self if _overrides(hook, "after_step")]
+        due = {last}
+        for _, hook in listening:
+            every = hook.every_steps
+            due.update(range(first + -first % every, last + 1, every))
+        for step in sorted(due):
+            ctx.turn_to(step, behind=last - step)
+            for key, hook in listening:
+                if step % hook.every_steps == 0:
+                    self._call(key, hook.after_step, ctx)
 
     def after_save(self, ctx: RunContext) -> None:
         """Calls `after_save` of each hook, in order."""
@@ -280,7 +260,8 @@ class HookList:
         return key
 
     def _call(self, key: str, method: Callable[[RunContext], None], ctx: RunContext) -> None:
-        ctx.calling(key, self._hooks[key])
+        hook = self._hooks[key]
+        ctx.calling(key, hook.every_steps, may_stop=not hook.only_outputs)
         try:
             method(ctx)
         except BaseException as error:

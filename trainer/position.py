@@ -50,15 +50,19 @@ class Source:
         """Opens the next pass after `iterator` has ended; returns False if there is none."""
         return False
 
-    def epoch(self) -> tuple[int, int] | None:
-        """Returns the pass of the last batch drawn, from 1, and the batches drawn in it.
+    def epoch(self, back: int = 0) -> tuple[int, int] | None:
+        """Returns the pass of the last batch but `back`, from 1, and the batches of it so far.
 
         None where the length of a pass is not known.
+
+        Args:
+            back: batches before the last one drawn.
         """
         if self.pass_length is None:
             return None
-        before = max(0, self.position - 1)
-        return before // self.pass_length + 1, min(self.position, before % self.pass_length + 1)
+        position = self.position - back
+        before = max(0, position - 1)
+        return before // self.pass_length + 1, min(position, before % self.pass_length + 1)
 
     def saved(self) -> dict[str, tf.Tensor]:
         """Returns the position, by name."""

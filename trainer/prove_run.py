@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import flags
 
-from trainer import app, digests, hooks, inspection, testing
+from trainer import app, context, digests, hooks, inspection, testing
 
 
 class _KillSoonAfter(hooks.Hook):
@@ -27,17 +27,17 @@ class _KillSoonAfter(hooks.Hook):
         self._delay = delay
         self._armed = False
 
-    def begin(self, ctx: hooks.RunContext) -> None:
+    def begin(self, ctx: context.RunContext) -> None:
         """Arms at once if the run was resumed past the step."""
         if ctx.step >= self._step:
             self._arm()
 
-    def after_step(self, ctx: hooks.RunContext) -> None:
+    def after_step(self, ctx: context.RunContext) -> None:
         """Arms at the step."""
         if ctx.step == self._step:
             self._arm()
 
-    def end(self, ctx: hooks.RunContext) -> None:
+    def end(self, ctx: context.RunContext) -> None:
         """Kills now if armed: an armed run must not end alive."""
         if self._armed:
             _kill()

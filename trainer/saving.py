@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer import assembly, clock, config, errors, hooks, journal, writing
+from trainer import assembly, clock, config, context, errors, journal, writing
 from trainer.checkpoints import policy
 from trainer.log import LOG
 
@@ -65,7 +65,12 @@ class Saver:
         """Returns the next step at which a save is due for certain, or None."""
         return self._policy.next_step(step)
 
-    def at_boundary(self, ctx: hooks.RunContext) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether a save may come due, or come to its end, at a time and not at a step."""
+        return self._policy.watches_clock or self._writer.step is not None
+
+    def at_boundary(self, ctx: context.RunContext) -> None:
         """Takes in the save that was being written, if it has ended, and begins the one due."""
         self._take_in(ctx, wait=0.0)
         step, writing_step = self._parts.step, self._writer.step
@@ -81,7 +86,7 @@ class Saver:
         else:
             self._leave_out(step)
 
-    def settle(self, ctx: hooks.RunContext) -> None:
+    def settle(self, ctx: context.RunContext) -> None:
         """Waits at the end of a run for the save that is being written.
 
         What it raises is kept until the last save has been tried (see `save_last`).
@@ -92,7 +97,7 @@ class Saver:
         except errors.SaveError as error:
             self._earlier = error
 
-    def save_last(self, ctx: hooks.RunContext) -> None:
+    def save_last(self, ctx: context.RunContext) -> None:
         """Saves at the end of a run, after `settle`, unless this very state is saved already."""
         unsaved = (
             self.saved_step != self._parts.step or self._stop_saved != self._parts.content.stop
@@ -180,7 +185,7 @@ class Saver:
         return max(0.0, _PATIENCE_SECS - self._writer.age()) if patient else 0.0
 
     def _take_in(
-        self, ctx: hooks.RunContext, *, wait: float | None = None, last: bool = False
+        self, ctx: context.RunContext, *, wait: float | None = None, last: bool = False
     ) -> None:
         """Waits, and if the save has ended, draws the consequences."""
         if self._writer.step is None:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from trainer import assembly, clock, compiled, errors
+from trainer import assembly, compiled, errors
+from trainer.pace import Pace
 
 
 def to_next_boundary(
     parts: assembly.Parts,
-    pace: compiled.Pace,
+    pace: Pace,
     boundaries: Iterable[int | None],
+    *,
+    waited_for: bool,
     newest: Callable[[], int | None],
 ) -> compiled.Call:
     """Runs steps in the graph up to the first boundary, or fewer.
@@ -26,6 +29,7 @@ def to_next_boundary(
         parts: the trainer's parts.
         pace: how many steps one call may run.
         boundaries: steps at which Python must have its turn; None for "never".
+        waited_for: whether something that depends on the clock waits for Python.
         newest: tells the newest checkpoint's step, for the message of an error.
 
     Raises:
@@ -39,13 +43,18 @@ def to_next_boundary(
             "again or call restore()"
         )
     first = parts.step + 1
-    boundary = min((b for b in boundaries if b is not None), default=parts.step + pace.most)
-    begun = clock.now()
+    boundary = min((b for b in boundaries if b is not None), default=None)
+    until = None if boundary is None else boundary - parts.step
+    limit = pace.limit(until, waited_for=waited_for or parts.hooks.look_on)
+    if limit != until:
+        limit = parts.hooks.last_look(parts.step, limit)
+    begun = parts.stopwatch.read()
     parts.torn = f"step {first} or a later one was interrupted"
-    call = _run(parts, pace.limit(boundary - parts.step))
-    pace.took(call.steps, clock.now() - begun)
+    call = _run(parts, limit, pace.short_steps)
+    ended = parts.stopwatch.read()
+    pace.took(call.steps, ended - begun)
     parts.history.forget_before(parts.hooks.history_start(parts.step))
-    parts.history.add(first, call.steps, call.series)
+    parts.history.add(first, call.steps, call.series, (begun, ended))
     parts.step += call.steps
     parts.source.drawn(call.steps)
     if not call.finite:
@@ -55,11 +64,11 @@ def to_next_boundary(
     return call
 
 
-def _run(parts: assembly.Parts, limit: int) -> compiled.Call:
+def _run(parts: assembly.Parts, limit: int, short_steps: bool) -> compiled.Call:
     try:
-        call = parts.loop.run(parts.source.iterator, limit)
+        call = parts.loop.run(parts.source.iterator, limit, short_steps=short_steps)
         if not call.steps and parts.source.open_next_epoch():
-            call = parts.loop.run(parts.source.iterator, limit)
+            call = parts.loop.run(parts.source.iterator, limit, short_steps=short_steps)
     except BaseException as error:
         failed = int(parts.counter) + 1
         parts.torn = f"step {failed} raised {type(error).__name__}"
@@ -69,6 +78,6 @@ def _run(parts: assembly.Parts, limit: int) -> compiled.Call:
 
 
 def _raise_non_finite(step: int, call: compiled.Call, saved_step: int | None) -> None:
-    for name, value in call.outputs.items():
-        if value.dtype.is_floating and not bool(tf.math.is_finite(value)):
-            raise errors.NonFiniteError(step, name, float(value), saved_step)
+    for name, values in call.series.items():
+        if values.dtype.is_floating and not bool(tf.math.is_finite(values[-1])):
+            raise errors.NonFiniteError(step, name, float(values[-1]), saved_step)

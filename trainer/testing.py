@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer import content, digests, hooks, trainer
+from trainer import content, context, digests, hooks, trainer
 
 
 class SimulatedCrash(Exception):  # noqa: N818 (a public name; no error of the program)
@@ -33,7 +33,7 @@ class _At(hooks.Hook):
     def __init__(self, step: int):
         self.every_steps = step
 
-    def after_step(self, ctx: hooks.RunContext) -> None:
+    def after_step(self, ctx: context.RunContext) -> None:
         """Acts at the step, not at its multiples."""
         if ctx.step == self.every_steps:
             self._act()

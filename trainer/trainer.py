@@ -19,11 +19,12 @@ from trainer import (
     checks,
     compiled,
     config,
+    context,
     ending,
     errors,
     evaluation,
-    history,
     hooks,
+    pace,
     saving,
     seeds,
     stepping,
@@ -89,7 +90,7 @@ class Trainer:
             methods=frozenset(vars(Trainer)),
         )
         self.__saver = saving.Saver(self, self.__config, self.__parts)
-        self.__pace = compiled.Pace(self.__config.steps_per_call)
+        self.__pace = pace.Pace(self.__config.steps_per_call)
         self.__evaluator: evaluation.Evaluator | None = None
         self.__in_step_hooks = False
 
@@ -153,9 +154,7 @@ class Trainer:
         parts, saver = self.__parts, self.__saver
         parts.store.check_owned()
         goal = ending.goal(parts.step, max_steps, steps, self.__config)
-        ctx = hooks.RunContext(
-            self, parts.step, saver.saved_step, parts.history.between, parts.source.epoch
-        )
+        ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
         reason = ending.before_it_began(goal, parts)
         try:
             with parts.stopwatch:
@@ -163,10 +162,10 @@ class Trainer:
                 reason = reason or ending.asked_for(goal, parts, ctx)
                 while reason is None:
                     self.__step_hooks(parts.hooks.before_step, ctx)
+                    first = parts.step + 1
                     call = self.__run_steps(goal, ctx)
-                    ctx.step, ctx.outputs = parts.step, history.Outputs(call.outputs)
                     if call.steps:
-                        self.__step_hooks(parts.hooks.after_step, ctx)
+                        self.__step_hooks(parts.hooks.after_steps, ctx, first, parts.step)
                     reason = ending.after_call(goal, parts, ctx, call)
                     if reason is None:
                         saver.at_boundary(ctx)
@@ -300,7 +299,7 @@ class Trainer:
         """Returns everything that a checkpoint of this step would hold, by name."""
         return self.__parts.content.collect(self.__parts.step)
 
-    def __run_steps(self, goal: ending.Goal, ctx: hooks.RunContext) -> compiled.Call:
+    def __run_steps(self, goal: ending.Goal, ctx: context.RunContext) -> compiled.Call:
         """Runs steps in the graph up to the next boundary that needs Python."""
         parts, saver = self.__parts, self.__saver
         boundaries = (
@@ -308,12 +307,14 @@ class Trainer:
             parts.hooks.next_boundary(parts.step),
             saver.next_step(parts.step),
         )
-        return stepping.to_next_boundary(parts, self.__pace, boundaries, saver.newest)
+        return stepping.to_next_boundary(
+            parts, self.__pace, boundaries, waited_for=saver.waits, newest=saver.newest
+        )
 
-    def __step_hooks(self, call: Callable[..., None], ctx: hooks.RunContext) -> None:
+    def __step_hooks(self, call: Callable[..., None], ctx: context.RunContext, *steps: int) -> None:
         self.__in_step_hooks = True
         try:
-            call(ctx)
+            call(ctx, *steps)
         except BaseException:
             self.__parts.torn = f"a hook raised at step {ctx.step} and others have not been called"
             raise

@@ -45,6 +45,11 @@ class Policy:
         self._automatic_secs = _FIRST_GUESS_SECS / overhead
         self._last = now
 
+    @property
+    def watches_clock(self) -> bool:
+        """Whether a save may come due between the steps that `next_step` names."""
+        return self._every_steps is None or self._every_secs is not None
+
     def next_step(self, step: int) -> int | None:
         """Returns the next step after `step` at which a save is due for certain, or None."""
         if self._every_steps is None:
@@ -55,7 +60,7 @@ class Policy:
         """Tells whether to save after `step` completed steps, at monotonic time `now`."""
         if self._every_steps is not None and step % self._every_steps == 0:
             return True
-        if self._every_steps is not None and self._every_secs is None:
+        if not self.watches_clock:
             return False
         return now - self._last >= (self._every_secs or self._automatic_secs)
 

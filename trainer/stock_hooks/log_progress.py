@@ -6,7 +6,7 @@ prints the same steps and values as an unbroken one. Refuses to draw bars: a lin
 
 from __future__ import annotations
 
-from trainer import clock, hooks
+from trainer import context, hooks
 from trainer.log import LOG
 
 
@@ -20,22 +20,24 @@ class LogProgress(hooks.Hook):
         every_steps: steps between two lines.
     """
 
+    only_outputs = True
+
     def __init__(self, every_steps: int = 100):
         self.every_steps = every_steps
         self._since: tuple[int, float] | None = None
 
-    def begin(self, ctx: hooks.RunContext) -> None:
+    def begin(self, ctx: context.RunContext) -> None:
         """Says where the run starts."""
         self._since = None
         most = ctx.trainer.config.max_steps
         LOG.info("step %d%s", ctx.step, "" if most is None else f"/{most}")
 
-    def after_step(self, ctx: hooks.RunContext) -> None:
+    def after_step(self, ctx: context.RunContext) -> None:
         """Logs the line."""
         most = ctx.trainer.config.max_steps
         parts = [f"step {ctx.step}" if most is None else f"step {ctx.step}/{most}"]
         parts += [f"{name} {float(values.mean()):.6g}" for name, values in ctx.history.items()]
-        now = clock.now()
+        now = ctx.trained_secs
         if self._since is not None and now > self._since[1]:
             speed = (ctx.step - self._since[0]) / (now - self._since[1])
             parts.append(f"{speed:.1f} steps/s")

@@ -1,0 +1,53 @@
+"""How many steps one compiled call may run.
+
+Owns the length of calls. Promises that Python has its turn every 0.2 s while something waits for
+it, and no more often than it must otherwise. Refuses to know what waits.
+"""
+
+from __future__ import annotations
+
+_TURN_SECS = 0.2
+# Of steps below this, two are over before a person or a cluster notices that one would have done.
+_SHORT_STEP_SECS = 0.005
+_LONG_ENOUGH_SECS = 0.1  # to tell a step's length, and that the run is worth a second trace
+# A step's outputs take some 150 bytes each until the call returns, and 4 from then on. Calls of so
+# many steps cost nothing measurable beside longer ones (see benchmarks/scaling.py).
+_MOST = 100_000
+
+
+class Pace:
+    """Chooses the number of steps of each call from how long the calls before took.
+
+    Attributes:
+        short_steps: whether steps are so short that the way to them counts.
+
+    Args:
+        cap: steps in one call at most, as the user set it; None: as many as are good.
+    """
+
+    def __init__(self, cap: int | None):
+        self._cap = min(cap or _MOST, _MOST)
+        self.short_steps = False
+        self._steps, self._secs = 0, 0.0  # since `short_steps` was judged last
+        self._in_a_turn = 1  # the first call shows how long a step takes
+
+    def limit(self, until_boundary: int | None, *, waited_for: bool) -> int:
+        """Returns the number of steps for the next call.
+
+        Args:
+            until_boundary: steps to the next one after which Python must have its turn, or None.
+            waited_for: whether something that depends on the clock waits for Python as well.
+        """
+        most = min(self._cap, until_boundary or self._cap)
+        return min(most, self._in_a_turn) if waited_for else most
+
+    def took(self, steps: int, secs: float) -> None:
+        """Takes note of a call of `steps` steps that took `secs` seconds."""
+        if steps and secs > 0:
+            fitting = int(steps * _TURN_SECS / secs)
+            self._in_a_turn = max(1, min(fitting, 8 * self._in_a_turn, self._cap))
+        self._steps += steps
+        self._secs += secs
+        if self._secs >= _LONG_ENOUGH_SECS:
+            self.short_steps = self._secs < self._steps * _SHORT_STEP_SECS
+            self._steps, self._secs = 0, 0.0
