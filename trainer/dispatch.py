@@ -8,8 +8,8 @@ Refuses structures: tensors go in and come out.
 
 from __future__ import annotations
 
+import re
 import sys
-from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -35,13 +35,16 @@ class Direct:
         """Returns the results, in the order in which the function returned them."""
         if self._config is None:
             return list(tf.nest.flatten(self._function(*tensors)))
-        with _lines_of_the_program(self._function):
+        try:
             results: list[tf.Tensor] = tf.raw_ops.StatefulPartitionedCall(
                 args=[*tensors, *self._captured],
                 Tout=self._types,
                 f=self._function,
                 config_proto=self._config,
             )
+        except tf.errors.OpError as error:
+            _explain(error, self._function._inference_function)
+            raise
         return results
 
 
@@ -58,9 +61,29 @@ def _config(function: Any) -> bytes | None:
     return config
 
 
-def _lines_of_the_program(function: Any) -> AbstractContextManager[Any]:
-    """Returns what adds, to an error, the lines that made the operation that failed."""
-    inner = function._inference_function
-    explains = sys.modules[type(inner).__module__].InterpolateRuntimeError
-    made: AbstractContextManager[Any] = explains(inner)
-    return made
+def _explain(error: tf.errors.OpError, function: Any) -> None:
+    """Adds to an error the lines of the program that made the operation that failed.
+
+    TensorFlow does that for a function that it called itself: it follows the names of functions in
+    the message down from the outermost. Those that lead to the innermost are missing here.
+    """
+    named = re.findall(r"{{function_node (\S+?)}}", error.message)
+    way = next((way for name in named if (way := _way_to(name, function))), None)
+    if way is None:
+        return
+    names = " ".join(f"{{{{function_node {name}}}}}" for name in way)
+    error._message = f"{names} {error.message.split('}} ', 1)[-1]}"
+    explains = sys.modules[type(function).__module__].InterpolateRuntimeError(function)
+    explains.__exit__(type(error), error, None)
+
+
+def _way_to(name: str, function: Any) -> list[str] | None:
+    """Returns the names of the functions from an outer one to the one called `name`, or None."""
+    own = function.name.decode()
+    if own == name:
+        return [own]
+    for child in function.children:
+        way = _way_to(name, child)
+        if way is not None:
+            return [own, *way]
+    return None
