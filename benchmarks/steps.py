@@ -7,6 +7,7 @@ Figures: graph, orbit, keras, python. The trainer runs once, without a stop, and
 runs the other side in between, so that both meet the same noise (order A B B A, see pairs.py).
 """
 
+import contextlib
 import logging
 import os
 import sys
@@ -150,9 +151,12 @@ def orbit_loop(size, folder, save_every_steps):
     controller = orbit.Controller(
         trainer=task, global_step=count, checkpoint_manager=manager, steps_per_loop=100
     )
-    return lambda steps: controller.train(
-        controller._global_step.numpy() + steps, checkpoint_at_completion=False
-    )
+
+    def loop(steps):
+        with contextlib.redirect_stdout(sys.stderr):
+            controller.train(int(count) + steps, checkpoint_at_completion=False)
+
+    return loop
 
 
 def keras_loop(size, folder, save_every_steps, **compile_options):
@@ -160,7 +164,7 @@ def keras_loop(size, folder, save_every_steps, **compile_options):
     net = workloads.model(size)
     net.compile(workloads.optimizer(), workloads.loss(), **compile_options)
     backup = tf.keras.callbacks.BackupAndRestore(
-        os.path.join(folder, "backup"), save_freq=save_every_steps, delete_checkpoint=False
+        os.path.join(folder, "backup"), save_freq=save_every_steps
     )
     endless = workloads.dataset(size)
 
@@ -200,7 +204,7 @@ def graph(scratch):
 def orbit(scratch):
     """Beside Orbit's controller, with saves at the same steps."""
     for size, target in ((workloads.TINY, 1.3), (workloads.SMALL, 1.0)):
-        every = size.stretch // 2
+        every = 2 * size.stretch
         loop = orbit_loop(size, os.path.join(scratch, size.name), every)
         result = beside("Orbit", size, loop, save_every_steps=every)
         print(result.line(target, at_most=False), flush=True)
@@ -209,11 +213,12 @@ def orbit(scratch):
 def keras(scratch):
     """Beside Keras' fit, with saves at the same steps."""
     for size in (workloads.TINY, workloads.SMALL):
-        every = size.stretch // 2
-        default = keras_loop(size, scratch, every)
-        result = beside("Keras fit", size, default, save_every_steps=every)
+        every, stretch = 2 * size.stretch, size.stretch // 4
+        folder = os.path.join(scratch, f"keras-{size.name}")
+        loop = keras_loop(size, folder, every)
+        result = beside("Keras fit", size, loop, save_every_steps=every, stretch=stretch)
         print(result.line(5.0, at_most=False), flush=True)
-        loop, said = best_keras(size, scratch, every)
+        loop, said = best_keras(size, folder, every)
         result = beside(f"Keras fit, {said}", size, loop, save_every_steps=every)
         print(result.line(1.5, at_most=False), flush=True)
 

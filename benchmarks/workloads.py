@@ -37,7 +37,7 @@ class Workload:
 
 
 TINY = Workload("tiny", features=16, width=32, layers=1, batch=32, stretch=8000)
-SMALL = Workload("small", features=256, width=448, layers=2, batch=64, stretch=500)
+SMALL = Workload("small", features=256, width=640, layers=2, batch=64, stretch=500)
 MEDIUM = Workload("medium", features=784, width=1024, layers=3, batch=128, stretch=60)
 ALL = (TINY, SMALL, MEDIUM)
 

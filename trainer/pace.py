@@ -12,7 +12,7 @@ _SHORT_STEP_SECS = 0.005
 _LONG_ENOUGH_SECS = 0.1  # to tell a step's length, and that the run is worth a second trace
 # A step's outputs take some 150 bytes each until the call returns, and 4 from then on. Calls of so
 # many steps cost nothing measurable beside longer ones (see benchmarks/scaling.py).
-_MOST = 100_000
+_MOST = 20_000
 
 
 class Pace:
