@@ -20,8 +20,13 @@ crash-test: $(VENV)/.installed
 		test_power_cuts.py test_damage.py test_checkpoints.py test_saving.py
 	cd tests && ../$(VENV)/bin/python survival.py
 
-bench: $(VENV)/.installed
-	cd benchmarks && ../$(VENV)/bin/python checkpoints.py && ../$(VENV)/bin/python data.py
+# Under ten minutes. `checkpoints.py slowdown` takes ten by itself and is run by hand.
+bench: $(VENV)/.peers
+	cd benchmarks && ../$(VENV)/bin/python steps.py
+	cd benchmarks && ../$(VENV)/bin/python checkpoints.py stall first throughput restore memory
+	cd benchmarks && ../$(VENV)/bin/python data.py
+	cd benchmarks && ../$(VENV)/bin/python restart.py
+	cd benchmarks && ../$(VENV)/bin/python scaling.py
 
 lint: $(VENV)/.linters
 	$(VENV)/bin/ruff format --check .
@@ -40,6 +45,12 @@ $(VENV)/.requirements: setup.cfg
 $(VENV)/.installed: $(VENV)/.requirements $(SOURCES)
 	rm -rf build
 	$(VENV)/bin/pip install --quiet --no-deps --no-build-isolation --force-reinstall .
+	touch $@
+
+# Orbit comes with the models that use it, whose dependencies it does not need.
+$(VENV)/.peers: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet '.[bench]'
+	$(VENV)/bin/pip install --quiet --no-deps tf-models-official
 	touch $@
 
 $(VENV)/.linters: $(VENV)/.installed

@@ -1,6 +1,8 @@
 """How calls into the graph are made: their length, and the ways that short steps take."""
 
 import inspect
+import re
+import resource
 import threading
 import time
 
@@ -218,3 +220,65 @@ def test_an_error_in_the_graph_names_the_line(make, short, monkeypatch):
     assert "Detected at node assert_less/Assert" in str(caught.value)
     assert f'test_calls.py", line {line}, in train_step' in str(caught.value)
     assert "raised by train_step at step 9" in caught.value.__notes__
+
+
+def test_what_xla_cannot_compile_is_named(make):
+    class Texts(Summing):
+        def train_step(self, batch):
+            length = tf.strings.length(tf.strings.as_string(batch))
+            return super().train_step(batch) | {"length": length}
+
+    line = inspect.getsourcelines(Texts.train_step)[1] + 1
+    with pytest.raises(trainer.TrainerError, match="XLA cannot compile train_step") as caught:
+        make(Texts, max_steps=4, jit_compile=True).train()
+    assert re.search(rf'AsString .*test_calls.py", line {line}, in train_step', str(caught.value))
+    assert "set jit_compile=False" in str(caught.value)
+    assert make(Texts, max_steps=4).train().step == 4
+
+
+def resident_mb():
+    """Returns the megabytes of memory that this process holds."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+class Judged(Summing):
+    """Counts to any number, over and over, and has something to evaluate."""
+
+    def train_dataset(self):
+        return tf.data.Dataset.range(1, 11).map(lambda x: tf.cast(x, tf.float32)).repeat()
+
+    def eval_dataset(self):
+        return tf.data.Dataset.range(3)
+
+    def eval_step(self, batch):
+        return {"mean": tf.cast(batch, tf.float32) + 0 * self.w}
+
+
+def test_memory_is_flat_over_a_hundred_thousand_steps(make, said):
+    class Evaluate(Watch):
+        def after_step(self, ctx):
+            assert ctx.trainer.evaluate() == {"mean": 1.0}
+            sizes.append(resident_mb())
+
+    sizes = []
+    hooks = [trainer.LogProgress(every_steps=1000), Evaluate(2000)]
+    Judged.traces = 0
+    make(Judged, hooks=hooks, max_steps=100_000, save_every_steps=5000).train()
+    assert len(sizes) == 50
+    assert sizes[-1] - sizes[9] < 50
+    assert Judged.traces == 1
+    assert "step 100000/100000" in said()
+
+
+def test_trainers_that_come_and_go_leave_nothing(tmp_path):
+    def once(name):
+        with Judged(trainer.TrainerConfig(str(tmp_path / name), save_every_steps=50)) as program:
+            program.train(max_steps=100)
+
+    for number in range(3):
+        once(f"first{number}")
+    before = resident_mb()
+    for number in range(20):
+        once(f"again{number}")
+    assert resident_mb() - before < 50

@@ -7,6 +7,7 @@ marked so that nothing saves it. Refuses to know why a boundary is one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import tensorflow as tf
@@ -34,7 +35,7 @@ def to_next_boundary(
 
     Raises:
         NonFiniteError: an output of a step was NaN or infinite.
-        TrainerError: an earlier call was interrupted.
+        TrainerError: an earlier call was interrupted, or XLA cannot compile the step.
         Exception: what the step raised, with its number in a note.
     """
     if parts.torn is not None:
@@ -73,8 +74,22 @@ def _run(parts: assembly.Parts, limit: int, short_steps: bool) -> compiled.Call:
         failed = int(parts.counter) + 1
         parts.torn = f"step {failed} raised {type(error).__name__}"
         errors.add_note(error, f"raised by train_step at step {failed}")
+        if isinstance(error, tf.errors.OpError) and "tf2xla conversion failed" in error.message:
+            raise _no_xla(error) from error
         raise
     return call
+
+
+def _no_xla(error: tf.errors.OpError) -> errors.TrainerError:
+    """Returns what to tell whoever asked for XLA and uses what it has not."""
+    operations = re.findall(r"(\w+) \(No registered '\1' OpKernel", error.message)
+    lines = re.findall(r"(File .*, in train_step)", error.message)
+    said = ", ".join(dict.fromkeys(operations)) or error.message.splitlines()[0]
+    place = f" ({lines[-1]})" if lines else ""
+    return errors.TrainerError(
+        f"XLA cannot compile train_step: {said}{place}; set jit_compile=False, or replace the "
+        "operation"
+    )
 
 
 def _raise_non_finite(step: int, call: compiled.Call, saved_step: int | None) -> None:
