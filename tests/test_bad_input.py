@@ -33,7 +33,9 @@ from conftest import Summing, run_python
         ({"resume": "yes"}, "resume must be one of 'auto', 'required', 'never', got 'yes'"),
         ({"on_save_error": "ignore"}, "on_save_error must be one of 'warn', 'raise', got 'ignore'"),
         ({"on_nonfinite": "rollback"}, "on_nonfinite='rollback' is not available in this version"),
-        ({"max_secs": 5}, "max_secs=5 is not available in this version"),
+        ({"max_secs": 0}, "max_secs must be a number above 0 or None, got 0"),
+        ({"grace_secs": None}, "grace_secs must be a number of at least 0, got None"),
+        ({"grace_secs": -1}, "grace_secs must be a number of at least 0, got -1"),
         ({"keep_program_values": "w"}, "keep_program_values must be a sequence of patterns"),
     ],
 )

@@ -87,7 +87,7 @@ def test_two_ways_to_ask(make, said):
     program = make(save_every_steps=1)
     with pytest.raises(ValueError, match="give one of them"):
         program.train(max_steps=5, steps=5)
-    with pytest.raises(ValueError, match="no end is given: set max_steps or epochs"):
+    with pytest.raises(ValueError, match="no end is given: set max_steps, epochs or max_secs"):
         program.train()
     program = make(hooks=[testing.CrashAt(3)], save_every_steps=1)
     crash(program, steps=5)

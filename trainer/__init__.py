@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer import testing as testing
     from trainer.config import TrainerConfig as TrainerConfig
     from trainer.context import RunContext as RunContext
+    from trainer.ending import RunResult as RunResult
     from trainer.errors import CheckpointError as CheckpointError
     from trainer.errors import CheckpointMismatchError as CheckpointMismatchError
     from trainer.errors import DamagedCheckpointError as DamagedCheckpointError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from trainer.errors import TrainerError as TrainerError
     from trainer.hooks import Hook as Hook
     from trainer.stock_hooks.log_progress import LogProgress as LogProgress
-    from trainer.trainer import RunResult as RunResult
     from trainer.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
@@ -48,7 +48,7 @@ _HOMES = {
     "Hook": "hooks",
     "RunContext": "context",
     "LogProgress": "stock_hooks.log_progress",
-    "RunResult": "trainer",
+    "RunResult": "ending",
     "Trainer": "trainer",
 }
 _MODULES = ("app", "data", "testing")

@@ -4,7 +4,8 @@ Owns the flags made from `TrainerConfig` and the exit status of the process. Pro
 program's own flags keep working, and that a wrong flag ends with status 2 and says what is known.
 Refuses to define a flag when it is imported.
 
-Exit status: 0 for a run that ended as it should, 1 for an error, 2 for bad flags, 130 for Ctrl-C.
+Exit status: 0 for a run that ended as it should, 1 for an error, 2 for bad flags, 75 ("run me
+again") after SIGTERM, 130 after SIGINT (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from absl import app as absl_app
 from absl import flags
 
-from trainer import config, hooks, trainer
+from trainer import config, hooks, signals, trainer
 
 Hooks = Callable[[], Sequence[hooks.Hook]] | Sequence[hooks.Hook]
 
@@ -47,13 +48,13 @@ def run(
 
     def main(_: Sequence[str]) -> int:
         settings = config_from_flags()
-        with trainer_class(
-            settings, hooks=list(hooks() if callable(hooks) else hooks or ())
-        ) as program:
-            try:
-                return program.train().exit_code
-            except KeyboardInterrupt:
-                return 130
+        try:
+            with signals.watch():
+                made = list(hooks() if callable(hooks) else hooks or ())
+                with trainer_class(settings, hooks=made) as program:
+                    return program.train().exit_code
+        except KeyboardInterrupt:
+            return 130
 
     absl_app.run(main, argv=list(argv) if argv else None, flags_parser=_parse)
     raise AssertionError("absl.app.run does not return")

@@ -74,6 +74,7 @@ class Loop:
         self._counter = counter
         self._spec, self._element_spec = iterator._type_spec, iterator.element_spec
         self._interrupted = tf.Variable(False, trainable=False, name="interrupted")
+        self._is_interrupted = False
         self._limit: tuple[int, Any] = (0, None)
         self._in_turn = self._looping(ahead=False)
 
@@ -100,11 +101,14 @@ class Loop:
 
     def interrupt(self) -> None:
         """Ends the call under way, or the next one, after the step under way; for any thread."""
+        self._is_interrupted = True
         self._interrupted.assign(True)
 
     def resume(self) -> None:
         """Takes `interrupt` back."""
-        self._interrupted.assign(False)
+        if self._is_interrupted:
+            self._is_interrupted = False
+            self._interrupted.assign(False)
 
     def _run_one(self, iterator: Any) -> Call:
         batch = tf.raw_ops.IteratorGetNextAsOptional(

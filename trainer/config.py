@@ -48,8 +48,9 @@ class TrainerConfig:
             the run fails; "raise" raises at once.
         on_nonfinite: "raise" is what this version offers.
         max_rollbacks: for a later version.
-        max_secs: for a later version.
-        grace_secs: for a later version.
+        max_secs: seconds of training at most, over all resumes, the last save included; steps that
+            a kill undid do not count. The run may go on for one step, or 0.2 s, longer.
+        grace_secs: seconds that a stop signal leaves; a last save that takes longer is not begun.
 
     Raises:
         ValueError: a value breaks its rule; the text names the field, the value and the rule.
@@ -75,8 +76,8 @@ class TrainerConfig:
     on_save_error: str = _option("warn", "'warn' or 'raise'.")
     on_nonfinite: str = _option("raise", "'raise'.")
     max_rollbacks: int = _option(3, "Not in this version.")
-    max_secs: float | None = _option(None, "Not in this version.")
-    grace_secs: float = _option(30.0, "Not in this version.")
+    max_secs: float | None = _option(None, "Seconds of training at most, over all resumes.")
+    grace_secs: float = _option(30.0, "Seconds that a stop signal leaves for the last save.")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model_dir", _folder(self.model_dir))
@@ -85,12 +86,14 @@ class TrainerConfig:
             object.__setattr__(self, "init_from", _folder(self.init_from, "init_from"))
         for name in ("max_steps", "epochs", "save_every_steps", "max_to_keep", "steps_per_call"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        for name in ("save_every_secs", "keep_every_n_hours"):
+        for name in ("save_every_secs", "keep_every_n_hours", "max_secs"):
             _check_positive(name, getattr(self, name))
         if not (_is_number(self.save_overhead) and 0 < self.save_overhead < 1):
             raise ValueError(
                 f"save_overhead must be above 0 and below 1, got {self.save_overhead!r}"
             )
+        if not (_is_number(self.grace_secs) and self.grace_secs >= 0):
+            raise ValueError(f"grace_secs must be a number of at least 0, got {self.grace_secs!r}")
         if self.seed is not None:
             object.__setattr__(self, "seed", _seed(self.seed))
         for name in ("jit_compile", "async_save"):
@@ -103,7 +106,7 @@ class TrainerConfig:
 
     def _check_available(self) -> None:
         """Refuses what this version cannot do, rather than accept it and do nothing."""
-        for name in ("on_nonfinite", "max_rollbacks", "max_secs", "grace_secs"):
+        for name in ("on_nonfinite", "max_rollbacks"):
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             if value != default:
                 raise ValueError(

@@ -12,6 +12,7 @@ interval of saves counts the failures in it.
     skip      step, writing: left out, since that checkpoint was still being written
     failure   step, error: a save that failed
     rewind    step, set_aside
+    preemption  step, signal: a stop signal ended the run
     stop      step, reason, error
 """
 

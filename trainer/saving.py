@@ -70,15 +70,25 @@ class Saver:
         """Whether a save may come due, or come to its end, at a time and not at a step."""
         return self._policy.watches_clock or self._writer.step is not None
 
-    def at_boundary(self, ctx: context.RunContext) -> None:
-        """Takes in the save that was being written, if it has ended, and begins the one due."""
+    @property
+    def expected_secs(self) -> float:
+        """How long a save takes from the snapshot to the disk, as far as is known."""
+        return self._write_secs
+
+    def at_boundary(self, ctx: context.RunContext, *, asked: bool = False) -> None:
+        """Takes in the save that was being written, if it has ended, and begins the one due.
+
+        Args:
+            ctx: the context of the hooks.
+            asked: a save was asked for, whatever the interval says.
+        """
         self._take_in(ctx, wait=0.0)
         step, writing_step = self._parts.step, self._writer.step
-        due = self._policy.is_due(step, clock.now())
+        due = asked or self._policy.is_due(step, clock.now())
         if not due or step in (self.saved_step, writing_step):
             return
         self._say_if_slow()
-        self._take_in(ctx, wait=self._patience())
+        self._take_in(ctx, wait=None if asked else self._patience())
         if self._writer.step is None:
             self._begin(waited_for=not self._background)
             self._take_in(ctx, wait=self._patience())

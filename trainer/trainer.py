@@ -8,7 +8,6 @@ file that owns it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -27,24 +26,10 @@ from trainer import (
     pace,
     saving,
     seeds,
+    signals,
     stepping,
 )
 from trainer.log import LOG, make_visible
-
-
-@dataclasses.dataclass(frozen=True)
-class RunResult:
-    """How a run ended.
-
-    Args:
-        step: completed steps, over all resumes.
-        reason: "finished", "already_finished", "stopped" (a hook asked) or "out_of_data".
-        exit_code: status for the process; 0 for each of these.
-    """
-
-    step: int
-    reason: str
-    exit_code: int = 0
 
 
 class Trainer:
@@ -81,14 +66,15 @@ class Trainer:
         self.__strategy = checks.one_device(strategy)
         with self.__strategy.scope():
             self.__counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-        self.__parts = assembly.assemble(
-            self,
-            self.__config,
-            self.__strategy,
-            self.__counter,
-            hooks,
-            methods=frozenset(vars(Trainer)),
-        )
+        with signals.watch():
+            self.__parts = assembly.assemble(
+                self,
+                self.__config,
+                self.__strategy,
+                self.__counter,
+                hooks,
+                methods=frozenset(vars(Trainer)),
+            )
         self.__saver = saving.Saver(self, self.__config, self.__parts)
         self.__pace = pace.Pace(self.__config.steps_per_call)
         self.__evaluator: evaluation.Evaluator | None = None
@@ -135,7 +121,7 @@ class Trainer:
 
     # What a user calls.
 
-    def train(self, max_steps: int | None = None, *, steps: int | None = None) -> RunResult:
+    def train(self, max_steps: int | None = None, *, steps: int | None = None) -> ending.RunResult:
         """Trains until `max_steps` steps in total, or `steps` more.
 
         Args:
@@ -155,34 +141,48 @@ class Trainer:
         parts.store.check_owned()
         goal = ending.goal(parts.step, max_steps, steps, self.__config)
         ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
-        reason = ending.before_it_began(goal, parts)
-        try:
-            with parts.stopwatch:
-                parts.hooks.begin(ctx)
-                reason = reason or ending.asked_for(goal, parts, ctx)
-                while reason is None:
-                    self.__step_hooks(parts.hooks.before_step, ctx)
-                    first = parts.step + 1
-                    call = self.__run_steps(goal, ctx)
-                    if call.steps:
-                        self.__step_hooks(parts.hooks.after_steps, ctx, first, parts.step)
-                    reason = ending.after_call(goal, parts, ctx, call)
-                    if reason is None:
-                        saver.at_boundary(ctx)
-                        reason = ending.asked_for(goal, parts, ctx)
-                saver.settle(ctx)
-                reason = ending.at_last(goal, parts, ctx, reason)
-                saver.save_last(ctx)
-        except BaseException as error:
-            ctx.error, ctx.saved_step = error, saver.newest()
-            parts.journal.note("stop", step=parts.step, reason="error", error=_brief(error))
-            LOG.error("run ended at step %d by %s; %s", parts.step, _brief(error), saver.stands())
-            raise
-        finally:
-            parts.hooks.end(ctx)
-        parts.journal.note("stop", step=parts.step, reason=reason)
-        LOG.info("%s at step %d", reason.replace("_", " "), parts.step)
-        return RunResult(parts.step, reason)
+        with signals.watch(parts.loop.interrupt) as watch:
+            end = ending.Ending(goal, parts, ctx, watch)
+            try:
+                with parts.stopwatch:
+                    reason = self.__train(ctx, end, watch)
+            except BaseException as error:
+                ctx.error, ctx.saved_step = error, saver.newest()
+                parts.journal.note("stop", step=parts.step, reason="error", error=_brief(error))
+                LOG.error(
+                    "run ended at step %d by %s; %s", parts.step, _brief(error), saver.stands()
+                )
+                raise
+            finally:
+                parts.hooks.end(ctx)
+                parts.loop.resume()
+        result = end.result(reason)
+        LOG.info("%s at step %d; %s", reason.replace("_", " "), parts.step, saver.stands())
+        return result
+
+    def __train(self, ctx: context.RunContext, end: ending.Ending, watch: signals.Watch) -> str:
+        """Trains until there is a reason to end, saves, and returns the reason."""
+        parts, saver = self.__parts, self.__saver
+        reason = end.before()
+        parts.hooks.begin(ctx)
+        reason = reason or end.asked_for(saver.expected_secs)
+        while reason is None:
+            self.__step_hooks(parts.hooks.before_step, ctx)
+            first = parts.step + 1
+            call = self.__run_steps(end)
+            if call.steps:
+                self.__step_hooks(parts.hooks.after_steps, ctx, first, parts.step)
+            reason = end.after_call(call)
+            if reason is None:
+                asked, watch.save = watch.save, False
+                saver.at_boundary(ctx, asked=asked)
+                parts.loop.resume()
+                reason = end.asked_for(saver.expected_secs)
+        saver.settle(ctx)
+        reason = end.at_last(reason)
+        if end.may_save(saver.expected_secs, self.__config.grace_secs):
+            saver.save_last(ctx)
+        return reason
 
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
         """Returns the mean of each output of `eval_step`, weighted by batch size.
@@ -299,16 +299,17 @@ class Trainer:
         """Returns everything that a checkpoint of this step would hold, by name."""
         return self.__parts.content.collect(self.__parts.step)
 
-    def __run_steps(self, goal: ending.Goal, ctx: context.RunContext) -> compiled.Call:
+    def __run_steps(self, end: ending.Ending) -> compiled.Call:
         """Runs steps in the graph up to the next boundary that needs Python."""
         parts, saver = self.__parts, self.__saver
         boundaries = (
-            goal.step if ctx.stop is None else parts.step + 1,
+            end.next_step,
             parts.hooks.next_boundary(parts.step),
             saver.next_step(parts.step),
         )
+        waited_for = saver.waits or self.__config.max_secs is not None
         return stepping.to_next_boundary(
-            parts, self.__pace, boundaries, waited_for=saver.waits, newest=saver.newest
+            parts, self.__pace, boundaries, waited_for=waited_for, newest=saver.newest
         )
 
     def __step_hooks(self, call: Callable[..., None], ctx: context.RunContext, *steps: int) -> None:
