@@ -59,5 +59,5 @@ def test_every_module_is_in_the_plan_of_the_house():
     plan = re.search(r"## The house\n(.*?)\n## ", BUILD, re.DOTALL)[1]
     package = pathlib.Path(trainer.__file__).parent
     for path in package.rglob("*.py"):
-        if path.stem not in ("__init__", "__main__", "log_progress"):
+        if path.stem not in ("__init__", "__main__") and path.parent.name != "stock_hooks":
             assert re.search(rf"\b{path.stem}\b", plan), path.stem

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainer.errors import TrainerError as TrainerError
     from trainer.hooks import Hook as Hook
     from trainer.stock_hooks.log_progress import LogProgress as LogProgress
+    from trainer.stock_hooks.rollback_on_spike import RollbackOnSpike as RollbackOnSpike
     from trainer.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ _HOMES = {
     "Hook": "hooks",
     "RunContext": "context",
     "LogProgress": "stock_hooks.log_progress",
+    "RollbackOnSpike": "stock_hooks.rollback_on_spike",
     "RunResult": "ending",
     "Trainer": "trainer",
 }

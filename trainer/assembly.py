@@ -59,6 +59,7 @@ class Parts:
         hook_tensors: what that checkpoint held for hooks, for those registered later.
         never_finite: variables that were made with an infinity (a best value so far, say).
         torn: why the state in memory is that of no whole step, or None.
+        in_step_hooks: whether hooks of a step are being called.
     """
 
     store: checkpoint_store.Store
@@ -78,6 +79,7 @@ class Parts:
     hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     never_finite: set[str] = dataclasses.field(default_factory=set)
     torn: str | None = None
+    in_step_hooks: bool = False
 
 
 def assemble(
@@ -294,6 +296,15 @@ def _apply(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
     parts.step = parts.restored_step = manifest.step
     parts.hook_tensors = content.of_hooks(tensors)
     parts.torn = None
+    restored = {name: tensors[name] for name in manifest.variables}
+    poisoned = sorted(set(snapshot.non_finite(restored)) - parts.never_finite)
+    if poisoned:
+        LOG.warning(
+            "checkpoint %d holds values that are not finite: %s; it cannot be saved again so. Go "
+            "back to an older one with restore(), or `python -m trainer rollback`",
+            manifest.step,
+            ", ".join(poisoned),
+        )
 
 
 def _give_state(parts: Parts, key: str, hook: hooks.Hook) -> None:

@@ -99,6 +99,17 @@ class Loop:
         series = dict(zip(self._step.outputs, results, strict=True))
         return Call(steps, bool(ended), bool(finite), series)
 
+    def pass_over(self, iterator: Any) -> Call:
+        """Draws a batch and counts its step without running it; its outputs are NaN, or zero."""
+        if not iterator.get_next_as_optional().has_value():
+            return Call(0, True, True, {})
+        self._counter.assign_add(1)
+        series = {
+            name: tf.cast(tf.fill([1], float("nan") if spec.dtype.is_floating else 0.0), spec.dtype)
+            for name, spec in self._step.outputs.items()
+        }
+        return Call(1, False, True, series)
+
     def interrupt(self) -> None:
         """Ends the call under way, or the next one, after the step under way; for any thread."""
         self._is_interrupted = True

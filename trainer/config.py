@@ -46,8 +46,9 @@ class TrainerConfig:
         async_save: write checkpoints in the background.
         on_save_error: "warn" goes on and raises after 3 failures in a row or when the last save of
             the run fails; "raise" raises at once.
-        on_nonfinite: "raise" is what this version offers.
-        max_rollbacks: for a later version.
+        on_nonfinite: when an output or a variable is NaN or infinite: "raise", or "rollback": go
+            back to the newest checkpoint and leave out the batch that did it for good.
+        max_rollbacks: rollbacks in one `train()` at most.
         max_secs: seconds of training at most, over all resumes, the last save included; steps that
             a kill undid do not count. The run may go on for one step, or 0.2 s, longer.
         grace_secs: seconds that a stop signal leaves; a last save that takes longer is not begun.
@@ -74,8 +75,10 @@ class TrainerConfig:
     data_position: str = _option("auto", "'auto', 'saved' or 'replay'.")
     async_save: bool = _option(True, "Write checkpoints in the background.")
     on_save_error: str = _option("warn", "'warn' or 'raise'.")
-    on_nonfinite: str = _option("raise", "'raise'.")
-    max_rollbacks: int = _option(3, "Not in this version.")
+    on_nonfinite: str = _option(
+        "raise", "'raise', or 'rollback' to leave out the batch that did it."
+    )
+    max_rollbacks: int = _option(3, "Rollbacks in one train() at most.")
     max_secs: float | None = _option(None, "Seconds of training at most, over all resumes.")
     grace_secs: float = _option(30.0, "Seconds that a stop signal leaves for the last save.")
 
@@ -102,16 +105,8 @@ class TrainerConfig:
         _check_choice("resume", self.resume, ("auto", "required", "never"))
         _check_choice("data_position", self.data_position, ("auto", "saved", "replay"))
         _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
-        self._check_available()
-
-    def _check_available(self) -> None:
-        """Refuses what this version cannot do, rather than accept it and do nothing."""
-        for name in ("on_nonfinite", "max_rollbacks"):
-            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            if value != default:
-                raise ValueError(
-                    f"{name}={value!r} is not available in this version; leave it at {default!r}"
-                )
+        _check_choice("on_nonfinite", self.on_nonfinite, ("raise", "rollback"))
+        _whole("max_rollbacks", self.max_rollbacks)
 
 
 def _folder(path: Any, name: str = "model_dir") -> str:

@@ -16,6 +16,7 @@ Owns the list of everything that decides the future of a run, and its names in a
     trainer/optimizers            JSON text: settings of optimizers that are no variables
     trainer/random/python, numpy  JSON text: the global generators
     trainer/stop                  JSON text: who asked the run to stop, or null
+    trainer/left_out              JSON text: steps whose batches are left out; absent if none is
     trainer/secs                  float64: seconds of training
 
 Promises that all of it is of one step, and that nothing changes before all of it has been checked.
@@ -36,6 +37,7 @@ from trainer import clock, errors, history, hooks, position, seeds, state, tunin
 from trainer.log import LOG
 
 _HOOK, _HISTORY, _DATA = "trainer/hooks/", "trainer/history/", "trainer/data/"
+_LEFT_OUT = "trainer/left_out"
 
 # Differ between an unbroken run and a cut one of equal state: a time, how far a prefetch has got.
 NOT_COMPARED = ("trainer/secs", _DATA + "iterator", _DATA + "epoch_start")
@@ -53,6 +55,7 @@ class Content:
         stopwatch: seconds of training.
         optimizers: names and Keras optimizers.
         stop: which hook asked the run to stop, why, and at which target; None if none did.
+        left_out: steps whose batches are drawn and not trained on, ascending.
     """
 
     variables: state.State
@@ -62,6 +65,7 @@ class Content:
     stopwatch: clock.Stopwatch
     optimizers: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
     stop: dict[str, Any] | None = None
+    left_out: list[int] = dataclasses.field(default_factory=list)
 
     def collect(self, step: int) -> dict[str, Any]:
         """Returns name to tensor of everything, after `step` completed steps."""
@@ -72,6 +76,8 @@ class Content:
         texts["trainer/random/python"] = seeds.python_state()
         texts["trainer/random/numpy"] = seeds.numpy_state()
         texts["trainer/stop"] = json.dumps(self.stop, sort_keys=True)
+        if self.left_out:
+            texts[_LEFT_OUT] = json.dumps(self.left_out)
         tensors |= {name: tf.constant(text) for name, text in texts.items()}
         tensors["trainer/secs"] = tf.constant(self.stopwatch.read(), tf.float64)
         pending = self.history.pending(self.hooks.history_start(step), step)
@@ -139,6 +145,7 @@ class Content:
         self.variables.assign(tensors)
         self.stopwatch.before = float(tensors["trainer/secs"])
         self.stop = json.loads(_text(tensors["trainer/stop"]))
+        self.left_out = json.loads(_text(tensors[_LEFT_OUT])) if _LEFT_OUT in tensors else []
         series = {name: np.asarray(value) for name, value in _below(_HISTORY, tensors).items()}
         self.history.replace(step, series)
         # Last: what was restored until here may have drawn from the global generators.

@@ -106,6 +106,16 @@ class Ending:
         """The step at which a call must end for the goal, or for a stop that was asked for."""
         return self._goal.step if self._ctx.stop is None else self._parts.step + 1
 
+    @property
+    def watches_clock(self) -> bool:
+        """Whether the run may come to its end at a time and not at a step."""
+        return self._goal.secs is not None
+
+    def save_asked(self) -> bool:
+        """Tells whether a signal asked for a save since this was called last."""
+        asked, self._watch.save = self._watch.save, False
+        return asked
+
     def before(self) -> str | None:
         """Returns why there is nothing to train, or None."""
         parts, wanted = self._parts, self._goal.step

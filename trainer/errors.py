@@ -113,6 +113,19 @@ class NonFiniteError(TrainerError):
         )
 
 
+class StepRefusedError(TrainerError):
+    """A hook refuses a step: back to the checkpoint before it, with its batch left out for good.
+
+    Args:
+        step: the step.
+        reason: why, in words.
+    """
+
+    def __init__(self, step: int, reason: str):
+        self.step = step
+        super().__init__(f"step {step} is to be undone: {reason}")
+
+
 class ModelDirInUseError(TrainerError):
     """Another process, or a newer trainer of this process, owns the run folder."""
 
@@ -128,3 +141,9 @@ def listing(title: str, lines: Sequence[str], most: int = 20) -> str:
 def add_note(error: BaseException, note: str) -> None:
     """Adds a line to an error's `__notes__`; Python prints them from 3.11 on."""
     error.__notes__ = [*getattr(error, "__notes__", ()), note]
+
+
+def brief(error: BaseException) -> str:
+    """Returns an error's type and the first line of its text."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

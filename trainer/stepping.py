@@ -1,8 +1,8 @@
 """One compiled call: from where the run is to the next boundary that needs Python.
 
-Owns the choice of that boundary and what becomes of a call's results. Promises that the step as an
-int, the data position and the history move together, and that a state that is of no whole step is
-marked so that nothing saves it. Refuses to know why a boundary is one.
+Owns the choice of that boundary, what becomes of a call's results, and the hooks around it.
+Promises that the step as an int, the data position and the history move together, and that a state
+that is of no whole step is marked so that nothing saves it. Refuses to know why a boundary is one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from trainer import assembly, compiled, errors
+from trainer import assembly, compiled, context, errors
 from trainer.pace import Pace
 
 
@@ -44,14 +44,15 @@ def to_next_boundary(
             "again or call restore()"
         )
     first = parts.step + 1
-    boundary = min((b for b in boundaries if b is not None), default=None)
+    left_out = [step - 1 for step in parts.content.left_out if step > first]
+    boundary = min((b for b in (*boundaries, *left_out) if b is not None), default=None)
     until = None if boundary is None else boundary - parts.step
     limit = pace.limit(until, waited_for=waited_for or parts.hooks.look_on)
     if limit != until:
         limit = parts.hooks.last_look(parts.step, limit)
     begun = parts.stopwatch.read()
     parts.torn = f"step {first} or a later one was interrupted"
-    call = _run(parts, limit, pace.short_steps)
+    call = run(parts, limit, short_steps=pace.short_steps)
     ended = parts.stopwatch.read()
     pace.took(call.steps, ended - begun)
     parts.history.forget_before(parts.hooks.history_start(parts.step))
@@ -65,11 +66,45 @@ def to_next_boundary(
     return call
 
 
-def _run(parts: assembly.Parts, limit: int, short_steps: bool) -> compiled.Call:
+def call_hooks(
+    parts: assembly.Parts, call: Callable[..., None], ctx: context.RunContext, *steps: int
+) -> None:
+    """Calls the hooks of a step; if one raises, the step is no whole one.
+
+    Args:
+        parts: the trainer's parts.
+        call: calls them, given the context and `steps`.
+        ctx: the context.
+        *steps: first and last step of the compiled call.
+    """
+    parts.in_step_hooks = True
     try:
-        call = parts.loop.run(parts.source.iterator, limit, short_steps=short_steps)
+        call(ctx, *steps)
+    except BaseException:
+        parts.torn = f"a hook raised at step {ctx.step} and others have not been called"
+        raise
+    finally:
+        parts.in_step_hooks = False
+
+
+def run(parts: assembly.Parts, limit: int, *, short_steps: bool = False) -> compiled.Call:
+    """Runs steps in the graph, or passes over one that is to be left out.
+
+    Args:
+        parts: the trainer's parts; neither `step` nor the data's position moves.
+        limit: steps at most; none of them but the first may be one that is to be left out.
+        short_steps: whether they are short.
+    """
+
+    def once() -> compiled.Call:
+        if parts.step + 1 in parts.content.left_out:
+            return parts.loop.pass_over(parts.source.iterator)
+        return parts.loop.run(parts.source.iterator, limit, short_steps=short_steps)
+
+    try:
+        call = once()
         if not call.steps and parts.source.open_next_epoch():
-            call = parts.loop.run(parts.source.iterator, limit, short_steps=short_steps)
+            call = once()
     except BaseException as error:
         failed = int(parts.counter) + 1
         parts.torn = f"step {failed} raised {type(error).__name__}"

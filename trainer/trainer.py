@@ -8,7 +8,7 @@ file that owns it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -24,6 +24,7 @@ from trainer import (
     evaluation,
     hooks,
     pace,
+    rollback,
     saving,
     seeds,
     signals,
@@ -78,7 +79,6 @@ class Trainer:
         self.__saver = saving.Saver(self, self.__config, self.__parts)
         self.__pace = pace.Pace(self.__config.steps_per_call)
         self.__evaluator: evaluation.Evaluator | None = None
-        self.__in_step_hooks = False
 
     # What a user fills in.
 
@@ -145,12 +145,17 @@ class Trainer:
             end = ending.Ending(goal, parts, ctx, watch)
             try:
                 with parts.stopwatch:
-                    reason = self.__train(ctx, end, watch)
+                    reason = self.__train(ctx, end)
             except BaseException as error:
                 ctx.error, ctx.saved_step = error, saver.newest()
-                parts.journal.note("stop", step=parts.step, reason="error", error=_brief(error))
+                parts.journal.note(
+                    "stop", step=parts.step, reason="error", error=errors.brief(error)
+                )
                 LOG.error(
-                    "run ended at step %d by %s; %s", parts.step, _brief(error), saver.stands()
+                    "run ended at step %d by %s; %s",
+                    parts.step,
+                    errors.brief(error),
+                    saver.stands(),
                 )
                 raise
             finally:
@@ -160,22 +165,31 @@ class Trainer:
         LOG.info("%s at step %d; %s", reason.replace("_", " "), parts.step, saver.stands())
         return result
 
-    def __train(self, ctx: context.RunContext, end: ending.Ending, watch: signals.Watch) -> str:
+    def __train(self, ctx: context.RunContext, end: ending.Ending) -> str:
         """Trains until there is a reason to end, saves, and returns the reason."""
-        parts, saver = self.__parts, self.__saver
+        undoing = rollback.Rollback(self.__parts, self.__saver, self.__config)
         reason = end.before()
-        parts.hooks.begin(ctx)
+        self.__parts.hooks.begin(ctx)
+        undoing.make_possible(reason)
+        while True:
+            try:
+                return self.__until_end(reason, ctx, end)
+            except (errors.NonFiniteError, errors.StepRefusedError) as error:
+                undoing.undo(error)
+                ctx.step = self.__parts.step
+
+    def __until_end(self, reason: str | None, ctx: context.RunContext, end: ending.Ending) -> str:
+        parts, saver = self.__parts, self.__saver
         reason = reason or end.asked_for(saver.expected_secs)
         while reason is None:
-            self.__step_hooks(parts.hooks.before_step, ctx)
+            stepping.call_hooks(parts, parts.hooks.before_step, ctx)
             first = parts.step + 1
             call = self.__run_steps(end)
             if call.steps:
-                self.__step_hooks(parts.hooks.after_steps, ctx, first, parts.step)
+                stepping.call_hooks(parts, parts.hooks.after_steps, ctx, first, parts.step)
             reason = end.after_call(call)
             if reason is None:
-                asked, watch.save = watch.save, False
-                saver.at_boundary(ctx, asked=asked)
+                saver.at_boundary(ctx, asked=end.save_asked())
                 parts.loop.resume()
                 reason = end.asked_for(saver.expected_secs)
         saver.settle(ctx)
@@ -214,7 +228,7 @@ class Trainer:
             TrainerError: called from `before_step` or `after_step`, where hooks of the same step
                 may still have to run.
         """
-        if self.__in_step_hooks:
+        if self.__parts.in_step_hooks:
             raise errors.TrainerError(
                 "save() inside before_step or after_step would miss the hooks that still have to "
                 "run; use save_every_steps, or call it between two train() calls"
@@ -302,25 +316,14 @@ class Trainer:
     def __run_steps(self, end: ending.Ending) -> compiled.Call:
         """Runs steps in the graph up to the next boundary that needs Python."""
         parts, saver = self.__parts, self.__saver
-        boundaries = (
-            end.next_step,
-            parts.hooks.next_boundary(parts.step),
-            saver.next_step(parts.step),
-        )
-        waited_for = saver.waits or self.__config.max_secs is not None
+        hook_step, save_step = parts.hooks.next_boundary(parts.step), saver.next_step(parts.step)
         return stepping.to_next_boundary(
-            parts, self.__pace, boundaries, waited_for=waited_for, newest=saver.newest
+            parts,
+            self.__pace,
+            (end.next_step, hook_step, save_step),
+            waited_for=saver.waits or end.watches_clock,
+            newest=saver.newest,
         )
-
-    def __step_hooks(self, call: Callable[..., None], ctx: context.RunContext, *steps: int) -> None:
-        self.__in_step_hooks = True
-        try:
-            call(ctx, *steps)
-        except BaseException:
-            self.__parts.torn = f"a hook raised at step {ctx.step} and others have not been called"
-            raise
-        finally:
-            self.__in_step_hooks = False
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_Trainer__"):
@@ -331,8 +334,3 @@ class Trainer:
                 "    super().__init__(config, hooks=hooks, strategy=strategy)"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _brief(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -6,6 +6,9 @@ prints the same steps and values as an unbroken one. Refuses to draw bars: a lin
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from trainer import context, hooks
 from trainer.log import LOG
 
@@ -36,7 +39,7 @@ class LogProgress(hooks.Hook):
         """Logs the line."""
         most = ctx.trainer.config.max_steps
         parts = [f"step {ctx.step}" if most is None else f"step {ctx.step}/{most}"]
-        parts += [f"{name} {float(values.mean()):.6g}" for name, values in ctx.history.items()]
+        parts += [f"{name} {_mean(values):.6g}" for name, values in ctx.history.items()]
         now = ctx.trained_secs
         if self._since is not None and now > self._since[1]:
             speed = (ctx.step - self._since[0]) / (now - self._since[1])
@@ -49,3 +52,9 @@ class LogProgress(hooks.Hook):
     def get_state(self) -> dict[str, object]:
         """Returns nothing: the line depends on the step alone."""
         return {}
+
+
+def _mean(values: npt.NDArray[np.float32]) -> float:
+    """Returns the mean over the steps that were trained: one that was left out shows as NaN."""
+    trained = values[~np.isnan(values)]
+    return float(trained.mean()) if trained.size else float("nan")
