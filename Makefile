@@ -20,11 +20,12 @@ crash-test: $(VENV)/.installed
 		test_power_cuts.py test_damage.py test_checkpoints.py test_saving.py
 	cd tests && ../$(VENV)/bin/python survival.py
 
-# Under ten minutes. `checkpoints.py slowdown` takes ten by itself and is run by hand.
+# Under ten minutes. `checkpoints.py slowdown` takes ten by itself, and `data.py records` reads
+# gigabytes: they are run by hand.
 bench: $(VENV)/.peers
 	cd benchmarks && ../$(VENV)/bin/python steps.py
 	cd benchmarks && ../$(VENV)/bin/python checkpoints.py stall first throughput restore memory
-	cd benchmarks && ../$(VENV)/bin/python data.py
+	cd benchmarks && ../$(VENV)/bin/python data.py speed resume position
 	cd benchmarks && ../$(VENV)/bin/python restart.py
 	cd benchmarks && ../$(VENV)/bin/python scaling.py
 

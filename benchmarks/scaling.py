@@ -90,7 +90,7 @@ def adding(scratch, name, hooks=(), **options):
     return program, time.perf_counter() - begun
 
 
-def microsecs(program, stretch, steps, count=3):
+def microsecs(program, stretch, steps, count=2):
     """Returns microseconds a step in the median of some stretches, without the first."""
     stretch.secs.clear()
     program.train(steps=(count + 1) * steps)

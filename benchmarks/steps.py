@@ -1,6 +1,6 @@
 """Steps a second, beside the hand-written loop in the graph, Orbit, Keras and a Python loop.
 
-    python benchmarks/steps.py                every figure (about four minutes)
+    python benchmarks/steps.py                every figure (about three minutes)
     python benchmarks/steps.py graph orbit    some of them
 
 Figures: graph, orbit, keras, python. The trainer runs once, without a stop, and its hook `Turns`
@@ -75,9 +75,9 @@ class EveryStep(trainer.Hook):
         self.calls += 1
 
 
-def beside(name, size, other, *, save_every_steps=None, stretch=None, extra=()):
+def beside(name, size, other, *, save_every_steps=None, stretch=None, extra=(), count=PAIRS):
     """Returns the rates of the trainer, with progress every 100 steps, and of another loop."""
-    turns = Turns(stretch or size.stretch, other)
+    turns = Turns(stretch or size.stretch, other, count)
     with tempfile.TemporaryDirectory() as folder:
         config = trainer.TrainerConfig(
             model_dir=folder, max_steps=10**9, seed=1, save_every_steps=save_every_steps
@@ -179,9 +179,9 @@ def best_keras(size, folder, save_every_steps):
 
     def rate(options):
         loop = keras_loop(size, folder, save_every_steps, **options)
-        loop(size.stretch // 4)
-        begun = time.perf_counter()
         loop(size.stretch // 2)
+        begun = time.perf_counter()
+        loop(size.stretch)
         return time.perf_counter() - begun
 
     tried = [
@@ -197,14 +197,14 @@ def best_keras(size, folder, save_every_steps):
 def graph(scratch):
     """Everything on, beside the hand-written loop with nothing."""
     for size in workloads.ALL:
-        result = beside("hand-written graph loop", size, hand_written(size))
+        result = beside("hand-written graph loop", size, hand_written(size), count=2 * PAIRS)
         print(result.line(0.97, at_most=False), flush=True)
 
 
 def orbit(scratch):
     """Beside Orbit's controller, with saves at the same steps."""
     for size, target in ((workloads.TINY, 1.3), (workloads.SMALL, 1.0)):
-        every = 2 * size.stretch
+        every = 4 * size.stretch
         loop = orbit_loop(size, os.path.join(scratch, size.name), every)
         result = beside("Orbit", size, loop, save_every_steps=every)
         print(result.line(target, at_most=False), flush=True)
@@ -213,7 +213,7 @@ def orbit(scratch):
 def keras(scratch):
     """Beside Keras' fit, with saves at the same steps."""
     for size in (workloads.TINY, workloads.SMALL):
-        every, stretch = 2 * size.stretch, size.stretch // 4
+        every, stretch = 4 * size.stretch, size.stretch // 4
         folder = os.path.join(scratch, f"keras-{size.name}")
         loop = keras_loop(size, folder, every)
         result = beside("Keras fit", size, loop, save_every_steps=every, stretch=stretch)
@@ -228,7 +228,7 @@ def python(scratch):
     size = workloads.TINY
     loop = python_loop(size)
     result = beside(
-        "Python loop, hook on every step", size, loop, stretch=3000, extra=[EveryStep()]
+        "Python loop, hook on every step", size, loop, stretch=1000, extra=[EveryStep()]
     )
     print(result.line(0.95, at_most=False), flush=True)
 

@@ -25,7 +25,7 @@ class Workload:
         width: units of each hidden layer.
         layers: hidden layers.
         batch: examples in a batch.
-        stretch: steps in one measurement, of about a second.
+        stretch: steps in one measurement, of about half a second.
     """
 
     name: str
@@ -36,9 +36,9 @@ class Workload:
     stretch: int
 
 
-TINY = Workload("tiny", features=16, width=32, layers=1, batch=32, stretch=8000)
-SMALL = Workload("small", features=256, width=640, layers=2, batch=64, stretch=500)
-MEDIUM = Workload("medium", features=784, width=1024, layers=3, batch=128, stretch=60)
+TINY = Workload("tiny", features=16, width=32, layers=1, batch=32, stretch=4000)
+SMALL = Workload("small", features=256, width=640, layers=2, batch=64, stretch=250)
+MEDIUM = Workload("medium", features=784, width=1024, layers=3, batch=128, stretch=30)
 ALL = (TINY, SMALL, MEDIUM)
 
 
