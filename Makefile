@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SOURCES := setup.py setup.cfg pyproject.toml README.md $(shell find trainer -name '*.py')
 
-.PHONY: demo test crash-test bench lint clean
+.PHONY: demo test crash-test chaos bench lint clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -20,12 +20,14 @@ crash-test: $(VENV)/.installed
 		test_power_cuts.py test_damage.py test_checkpoints.py test_saving.py
 	cd tests && ../$(VENV)/bin/python survival.py
 
-# Under ten minutes. `checkpoints.py slowdown` takes ten by itself, and `data.py records` reads
-# gigabytes: they are run by hand.
+# Signals and kills at random moments, 200 of each: about ten minutes.
+chaos: $(VENV)/.installed
+	cd tests && TF_CPP_MIN_LOG_LEVEL=3 ../$(VENV)/bin/python chaos.py
+
+# Under ten minutes. `checkpoints.py slowdown` and `throughput`, and `data.py`, are run by hand.
 bench: $(VENV)/.peers
 	cd benchmarks && ../$(VENV)/bin/python steps.py
-	cd benchmarks && ../$(VENV)/bin/python checkpoints.py stall first throughput restore memory
-	cd benchmarks && ../$(VENV)/bin/python data.py speed resume position
+	cd benchmarks && ../$(VENV)/bin/python checkpoints.py stall first restore memory
 	cd benchmarks && ../$(VENV)/bin/python restart.py
 	cd benchmarks && ../$(VENV)/bin/python scaling.py
 

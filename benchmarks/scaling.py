@@ -104,7 +104,7 @@ def variables(scratch):
     small, _ = adding(scratch, "10", [few], others=10)
     large, secs = adding(scratch, "10000", [many], others=10_000)
     found = pairs.alternate(
-        PAIRS, lambda: microsecs(large, many, steps), lambda: microsecs(small, few, steps)
+        PAIRS, lambda: microsecs(large, many, steps, 1), lambda: microsecs(small, few, steps, 1)
     )
     print(pairs.Result("a step, 10,000 variables beside 10", *found, "us").line(1.1), flush=True)
     tenth = [adding(scratch, f"tenth{n}", others=1000)[1] for n in range(3)]

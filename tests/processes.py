@@ -56,11 +56,20 @@ class Child:
                 os._exit(status)
         os.close(write)
 
+    def reports(self):
+        """Yields the values reported, as they come."""
+        with os.fdopen(self._read) as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield json.loads(line)
+
+    def end(self):
+        """Waits for the end, and returns whether a signal brought it."""
+        return os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
+
     def wait(self):
         """Returns the values reported, and whether a signal ended the child."""
-        with os.fdopen(self._read) as file:
-            values = [json.loads(line) for line in file if line.endswith("\n")]
-        return values, os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
+        return list(self.reports()), self.end()
 
 
 def judge(contender, folder, acknowledged):

@@ -1,10 +1,12 @@
 """The documents tell the truth: their programs run, their names exist."""
 
+import configparser
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -33,6 +35,38 @@ def test_the_program_of_the_readme_runs_and_resumes(tmp_path):
 
     assert "finished at step 200" in run(200)
     assert "resumed at step 200" in run(300)
+
+
+def test_the_snippets_for_engines_have_the_statuses_of_the_program():
+    snippets = dict(re.findall(r"```(yaml|ini|bash)\n(.*?)```", README, re.DOTALL))
+    assert re.search(r"Ignore .*?values: \[75\]", snippets["yaml"], re.DOTALL)
+    assert re.search(r"FailJob .*?values: \[2, 130\]", snippets["yaml"], re.DOTALL)
+    unit = configparser.ConfigParser()
+    unit.read_string(snippets["ini"])
+    assert unit["Service"]["RestartForceExitStatus"] == "75"
+    assert unit["Service"]["RestartPreventExitStatus"] == "2 130"
+    subprocess.run(["bash", "-n", "-c", snippets["bash"]], check=True)
+
+
+def test_the_script_for_slurm_requeues_what_was_preempted(tmp_path):
+    """With stand-ins for `srun`, `scontrol` and the program: a signal, a save, a requeue."""
+    script = re.search(r"```bash\n(.*?)```", README, re.DOTALL)[1]
+    tools = {
+        "srun": 'shift; exec "$@"',
+        "scontrol": f'echo "$@" >> {tmp_path}/requeued',
+        "python": "trap 'sleep 0.3; exit 75' TERM\n"
+        f"touch {tmp_path}/up; while :; do sleep 0.05; done",
+    }
+    for name, text in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}", SLURM_JOB_ID="17")
+    process = subprocess.Popen(["bash", "-c", script], env=environment)
+    while not (tmp_path / "up").exists():
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(20) == 75
+    assert (tmp_path / "requeued").read_text() == "requeue 17\n"
 
 
 def test_every_promise_names_a_test_that_exists():

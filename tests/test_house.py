@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Each layer may import what stands below it; a room may import what is listed in it further up.
 LAYERS = [
-    ["config", "errors", "log", "digests", "clock", "pace"],
+    ["config", "errors", "log", "digests", "clock", "pace", "goodput"],
     ["history"],
     ["context"],
     ["hooks"],
@@ -42,10 +42,11 @@ LAYERS = [
     ["writing"],
     ["ending"],
     ["saving", "stepping"],
-    ["rollback"],
+    ["rollback", "retry"],
     ["trainer"],
     ["stock_hooks.log_progress", "stock_hooks.rollback_on_spike"],
-    ["app", "testing", "prove", "commands"],
+    ["chaos"],
+    ["app", "testing", "prove", "commands", "supervise"],
     ["prove_run", "cli"],
     ["__main__"],
 ]

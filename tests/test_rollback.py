@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer import testing
+from trainer import compiled, retry, testing
 
 from conftest import Summing, crash
 
@@ -231,3 +231,81 @@ def test_restoring_a_checkpoint_that_is_not_finite_says_so(make, said):
     Infinite.infinite = False
     assert make(Infinite, max_steps=4).restored_step == 2
     assert "checkpoint 2 holds values that are not finite: w; it cannot be saved again" in said()
+
+
+@pytest.fixture
+def fail(monkeypatch):
+    """Makes calls end with an error before a step: fail(error, steps)."""
+    run = compiled.Loop.run
+    todo = []
+
+    def flaky(self, iterator, limit, **options):
+        before = int(self._counter)
+        if todo and before < todo[0][1] <= before + limit:
+            raise todo.pop(0)[0](None, None, "the device is away")
+        return run(self, iterator, limit, **options)
+
+    monkeypatch.setattr(compiled.Loop, "run", flaky)
+    return lambda error, steps: todo.extend((error, step) for step in steps)
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between retries, which are not made."""
+    made = []
+    monkeypatch.setattr("trainer.retry.pause", made.append)
+    return made
+
+
+def test_an_error_that_passes_is_tried_again_in_the_process(make, said, pauses, fail):
+    fail(tf.errors.UnavailableError, [5, 5, 8])
+    program = make(max_steps=10)
+    assert program.train() == trainer.RunResult(10, "finished", 0)
+    assert float(program.w) == 55
+    assert pauses == [0.5, 1.0, 0.5]
+    assert "UnavailableError: the device is away; from checkpoint 3 again in 0.5 s" in said()
+    assert [entry["step"] for entry in events(program.model_dir, "retry")] == [3, 3, 6]
+
+
+def test_retries_without_progress_end(make, pauses, fail):
+    fail(tf.errors.AbortedError, [5] * 9)
+    with pytest.raises(tf.errors.AbortedError) as caught:
+        make(max_steps=10).train()
+    assert pauses == [0.5, 1.0, 2.0]
+    assert "given up: tried 3 times from checkpoint 3" in caught.value.__notes__
+
+
+def test_without_a_checkpoint_there_is_nothing_to_go_back_to(make, pauses, fail):
+    fail(tf.errors.UnavailableError, [2])
+    with pytest.raises(tf.errors.UnavailableError) as caught:
+        make(max_steps=10).train()
+    assert "not tried again: no checkpoint was written yet" in caught.value.__notes__
+
+
+def test_errors_of_the_program_are_never_tried_again(make, pauses, fail):
+    fail(tf.errors.InvalidArgumentError, [5])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make(max_steps=10).train()
+
+    class Hook(trainer.Hook):
+        def after_step(self, ctx):
+            if ctx.step == 8:
+                raise tf.errors.UnavailableError(None, None, "of a hook")
+
+    with pytest.raises(tf.errors.UnavailableError, match="of a hook"):
+        make(hooks=[Hook()], max_steps=10).train()
+    assert pauses == []
+
+
+@pytest.mark.parametrize(
+    ("error", "curable"),
+    [
+        (tf.errors.AbortedError(None, None, "x"), True),
+        (tf.errors.InternalError(None, None, "Collective ops is aborted"), True),
+        (tf.errors.InternalError(None, None, "a bug"), False),
+        (tf.errors.ResourceExhaustedError(None, None, "x"), False),
+        (ValueError("x"), False),
+    ],
+)
+def test_what_passes_is_a_list(error, curable):
+    assert retry.is_curable(error) is curable

@@ -59,6 +59,7 @@ class Parts:
         hook_tensors: what that checkpoint held for hooks, for those registered later.
         never_finite: variables that were made with an infinity (a best value so far, say).
         torn: why the state in memory is that of no whole step, or None.
+        failed: the error that `train_step` or the data raised last, or None.
         in_step_hooks: whether hooks of a step are being called.
     """
 
@@ -79,6 +80,7 @@ class Parts:
     hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     never_finite: set[str] = dataclasses.field(default_factory=set)
     torn: str | None = None
+    failed: BaseException | None = None
     in_step_hooks: bool = False
 
 
@@ -271,7 +273,13 @@ def _restore_newest(program: Any, parts: Parts, settings: config.TrainerConfig) 
 
     begun = clock.now()
     found = parts.store.recover(accept)
-    parts.journal.note("start", process=os.getpid(), host=socket.gethostname(), seed=parts.seed)
+    parts.journal.note(
+        "start",
+        process=os.getpid(),
+        host=socket.gethostname(),
+        seed=parts.seed,
+        process_secs=clock.process_secs(),
+    )
     if found is not None:
         secs = round(clock.now() - begun, 3)
         lost = parts.store.newest_before_recovery - parts.step

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trainer import commands, errors, prove
+from trainer import commands, errors, prove, supervise
+from trainer.log import make_visible
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, program_flags = _split(given)
     parser = _parser()
     options = parser.parse_args(own)
+    if options.command == "supervise":
+        return _supervise(parser, options, program_flags)
     if options.command == "prove":
         answer = _prove(parser, options, program_flags)
     elif program_flags:
@@ -47,6 +51,7 @@ def _look(parser: argparse.ArgumentParser, options: argparse.Namespace) -> comma
         "pin": lambda: commands.pin(folder, options.step, on=True),
         "unpin": lambda: commands.pin(folder, options.step, on=False),
         "prune": lambda: commands.prune(folder, options.max_to_keep),
+        "report": lambda: commands.report(folder),
     }
     try:
         return run[options.command]()
@@ -88,7 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     command("unpin", "take the pin off", "step")
     pruned = command("prune", "remove leftovers and what was set aside")
     pruned.add_argument("--max_to_keep", type=_AtLeast(1), help="and all but the newest so many")
+    command("report", "tell where the time of the run went")
     _add_prove(subparsers)
+    _add_supervise(subparsers)
     return parser
 
 
@@ -121,6 +128,65 @@ def _prove(
     )
     data = {"exact": verdict.exact, "report": verdict.lines}
     return commands.Answer(data, "\n".join(verdict.lines), 0 if verdict.exact else 1)
+
+
+def _add_supervise(subparsers: Any) -> None:
+    added = subparsers.add_parser(
+        "supervise",
+        help="start a command again when it is preempted or dies",
+        description="Starts COMMAND, again when it ends with status 75 (preempted), and with "
+        "growing pauses when it fails; ends with its last status. The command goes after --.",
+    )
+    added.add_argument(
+        "--max_restarts", type=_AtLeast(0), default=10, help="after failures (default 10)"
+    )
+    added.add_argument(
+        "--backoff_secs", type=float, default=1.0, help="pause after a failure (default 1)"
+    )
+    added.add_argument(
+        "--max_idle_restarts",
+        type=_AtLeast(1),
+        default=3,
+        help="in a row without a newer checkpoint (default 3)",
+    )
+    added.add_argument(
+        "--model_dir", metavar="MODEL_DIR", help="folder of the run (default: the command's)"
+    )
+
+
+def _supervise(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, command: list[str]
+) -> int:
+    if not command:
+        parser.error("supervise needs a command after --, such as -- python train.py --model_dir=x")
+    folder = options.model_dir or _flag(command, "model_dir")
+    if folder is None:
+        parser.error("the command has no --model_dir; name the folder before the --")
+    if options.backoff_secs < 0:
+        parser.error(f"--backoff_secs must be at least 0, got {options.backoff_secs:g}")
+    if shutil.which(command[0]) is None:
+        parser.error(f"there is no program {command[0]!r}")
+    make_visible()
+    request = supervise.Request(
+        command,
+        os.path.abspath(folder),
+        options.max_restarts,
+        options.backoff_secs,
+        options.max_idle_restarts,
+    )
+    return supervise.Supervisor(request).run()
+
+
+def _flag(command: list[str], name: str) -> str | None:
+    """Returns the value of a flag in a command line as absl reads it, or None."""
+    found = None
+    for word, following in zip(command, [*command[1:], None], strict=True):
+        for dashes in ("--", "-"):
+            if word == dashes + name:
+                found = following
+            elif word.startswith(f"{dashes}{name}="):
+                found = word.split("=", 1)[1]
+    return found
 
 
 class _AtLeast:

@@ -1,9 +1,9 @@
 """Looking at a run folder and putting it in order, from the command line.
 
-Owns the commands `list`, `show`, `verify`, `diff`, `rollback`, `pin`, `unpin` and `prune`: what
-they find, as data and as text. Promises that reading needs no lock and never sees half a
-checkpoint, and that those which change something own the folder while they do. Refuses to import
-TensorFlow where no tensor is read.
+Owns the commands `list`, `show`, `verify`, `diff`, `rollback`, `pin`, `unpin`, `prune` and
+`report`: what they find, as data and as text. Promises that reading needs no lock and never sees
+half a checkpoint, and that those which change something own the folder while they do. Refuses to
+import TensorFlow where no tensor is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from trainer import errors, journal
+from trainer import errors, goodput, journal
 from trainer.checkpoints import store as checkpoint_store
 
 _UNMARKED = {"pinned": False, "best": False}
@@ -186,6 +186,29 @@ def prune(folder: str, keep: int | None) -> Answer:
         removed = store.prune(keep)
     text = "\n".join(f"removed {name}" for name in removed) or "nothing to remove"
     return Answer({"removed": removed}, text)
+
+
+def report(folder: str) -> Answer:
+    """Tells where the time of a run went.
+
+    Args:
+        folder: the run folder.
+    """
+    store = _existing(folder)
+    found = goodput.report(journal.read(store.files, folder))
+    if not found["attempts"]:
+        return Answer(found, f"no start in the journal of {folder}", 1)
+    lines = [("WHERE THE TIME WENT", "SECONDS", "SHARE")]
+    for name, secs in found["secs"].items():
+        lines.append((name, f"{secs:.1f}", f"{100 * secs / (found['wall_secs'] or 1.0):.1f} %"))
+    lines.append(("wall time", f"{found['wall_secs']:.1f}", "100.0 %"))
+    lost = found["steps_lost"]
+    mean = f", about {sum(lost) / len(lost):.1f} steps lost at each" if lost else ""
+    text = (
+        f"{_table(lines)}\ngoodput {found['goodput']:.3f} over {found['attempts']} attempts, "
+        f"{found['interruptions']} interruptions{mean}"
+    )
+    return Answer(found, text)
 
 
 def _existing(folder: str) -> checkpoint_store.Store:

@@ -44,7 +44,6 @@ class RunContext:
         step: completed steps, over all resumes.
         start_step: `step` when this `train()` began.
         outputs: name to the last step's value, a NumPy scalar.
-        history: name to `float32[n]`, one value per step since this hook's last call.
         saved_step: step of the newest checkpoint on the disk, or None.
         error: in `end`: the exception that ended the run, or None.
     """
@@ -55,15 +54,20 @@ class RunContext:
         self.trainer = trainer
         self.step = self.start_step = step
         self.outputs: Mapping[str, Any] = {}
-        self.history: Mapping[str, Any] = {}
         self.saved_step = saved_step
         self.error: BaseException | None = None
         self.stop: dict[str, Any] | None = None
         self._past = past
         self._passes = passes
         self._behind = 0
+        self._every_steps = 1
         self._called = ""
         self._may_stop = True
+
+    @property
+    def history(self) -> Mapping[str, Any]:
+        """Name to `float32[n]`, one value per step since this hook's last call."""
+        return self._past.between(self.step - self._every_steps + 1, self.step)
 
     @property
     def epoch(self) -> int | None:
@@ -120,5 +124,4 @@ class RunContext:
             every_steps: steps since its last call, for its history.
             may_stop: whether it may end the run.
         """
-        self._called, self._may_stop = key, may_stop
-        self.history = self._past.between(self.step - every_steps + 1, self.step)
+        self._called, self._every_steps, self._may_stop = key, every_steps, may_stop

@@ -41,7 +41,7 @@ class DatasetSource(position.Source):
         self._make = make
         self._epochs = epochs
         self._keep = keep
-        self._open_run()
+        self.reopen()
         self.element_spec = self.iterator.element_spec
         if self.reason is None:
             size = len(tf.io.serialize_tensor(_serialize(self.iterator)).numpy())
@@ -54,6 +54,36 @@ class DatasetSource(position.Source):
                 "as long as drawing them took",
                 self.reason,
             )
+
+    def reopen(self) -> None:
+        """Opens the dataset at its beginning and decides how its position is kept."""
+        dataset = self._make()
+        if int(dataset.cardinality()) == 0:
+            raise ValueError(
+                "train_dataset() returned an empty dataset (0 batches); give it at least one batch "
+                "(a batch size above the number of examples with drop_remainder=True gives none)"
+            )
+        if self._epochs is not None and _is_endless(dataset):
+            raise ValueError(
+                f"epochs={self._epochs} needs a finite dataset, and train_dataset() returned one "
+                "without end; leave out its .repeat(), or give max_steps instead of epochs"
+            )
+        verdict = pipeline.judge(dataset)
+        once, times = pipeline.without_repeat(dataset)
+        if verdict.reason is not None and times != 1 and pipeline.judge(once).reason is None:
+            dataset, verdict = once, pipeline.judge(once)
+        else:
+            times = 1
+        self.reason = self._decide(verdict.reason)
+        self._passes = None if times is None or self._epochs is None else times * self._epochs
+        endless = _is_endless(dataset)
+        self._pass_by_pass = not verdict.repeat_in_graph and not endless
+        if not self._pass_by_pass and not endless:
+            dataset = dataset.repeat(self._passes)
+        self._dataset = dataset
+        length = int(once.cardinality())
+        self.pass_length = length if length > 0 else None
+        self._open_epoch(0)
 
     def drawn(self, batches: int) -> None:
         """Takes note of batches drawn from `iterator`."""
@@ -121,36 +151,6 @@ class DatasetSource(position.Source):
         self.position = drawn
         self._epoch, self._drawn_in_epoch = epoch, drawn_in_epoch
 
-    def _open_run(self) -> None:
-        """Opens the dataset at its beginning and decides how its position is kept."""
-        dataset = self._make()
-        if int(dataset.cardinality()) == 0:
-            raise ValueError(
-                "train_dataset() returned an empty dataset (0 batches); give it at least one batch "
-                "(a batch size above the number of examples with drop_remainder=True gives none)"
-            )
-        if self._epochs is not None and _is_endless(dataset):
-            raise ValueError(
-                f"epochs={self._epochs} needs a finite dataset, and train_dataset() returned one "
-                "without end; leave out its .repeat(), or give max_steps instead of epochs"
-            )
-        verdict = pipeline.judge(dataset)
-        once, times = pipeline.without_repeat(dataset)
-        if verdict.reason is not None and times != 1 and pipeline.judge(once).reason is None:
-            dataset, verdict = once, pipeline.judge(once)
-        else:
-            times = 1
-        self.reason = self._decide(verdict.reason)
-        self._passes = None if times is None or self._epochs is None else times * self._epochs
-        endless = _is_endless(dataset)
-        self._pass_by_pass = not verdict.repeat_in_graph and not endless
-        if not self._pass_by_pass and not endless:
-            dataset = dataset.repeat(self._passes)
-        self._dataset = dataset
-        length = int(once.cardinality())
-        self.pass_length = length if length > 0 else None
-        self._open_epoch(0)
-
     def _decide(self, reason: str | None) -> str | None:
         """Returns why the position is replayed, or None if it is saved."""
         if self._keep == "replay":
@@ -171,7 +171,7 @@ class DatasetSource(position.Source):
     def _replay(self, wanted: int) -> None:
         """Draws and drops `wanted` batches from the beginning, with signs of life."""
         self.position = 0
-        self._open_run()
+        self.reopen()
         if wanted:
             LOG.info("data position: drawing %d batches again to find it", wanted)
         draw = tf.function(_draw, autograph=False).get_concrete_function(

@@ -107,7 +107,7 @@ class Ending:
         return self._goal.step if self._ctx.stop is None else self._parts.step + 1
 
     @property
-    def watches_clock(self) -> bool:
+    def waits(self) -> bool:
         """Whether the run may come to its end at a time and not at a step."""
         return self._goal.secs is not None
 

@@ -45,7 +45,7 @@ class Hook:
         only_outputs: `after_step` looks at numbers of `ctx` alone (step, outputs, history, time),
             not at variables or at the data, and asks for no stop. Compiled calls need not end for
             it then, which makes it free: it is called for each of its steps in order, after the
-            call in which they ran and up to 0.2 s late.
+            call in which they ran and up to 0.2 s late; for those of a call that raised, not.
     """
 
     every_steps: int = 1

@@ -6,13 +6,18 @@ lines before it nor spoils the one after it, and that a diary that cannot be wri
 run. Refuses to be read for recovery, which looks at the checkpoints alone; only the automatic
 interval of saves counts the failures in it.
 
-    start     process, host, seed
+    start     process, host, seed, process_secs (since the process began)
+    train     step: training begins
     restore   step, steps_lost, secs
     save      step, stall_secs (training stood still), write_secs (snapshot to disk), bytes
     skip      step, writing: left out, since that checkpoint was still being written
     failure   step, error: a save that failed
     rewind    step, set_aside
+    rollback  step (gone back to), left_out, error
+    retry     step (gone back to), error
     preemption  step, signal: a stop signal ended the run
+    attempt   number, command: a supervisor starts it
+    ended     number, status, newest: it has ended
     stop      step, reason, error
 """
 

@@ -50,6 +50,9 @@ class Source:
         """Opens the next pass after `iterator` has ended; returns False if there is none."""
         return False
 
+    def reopen(self) -> None:
+        """Makes the iterator anew, after an error; `restore` comes next and may do it itself."""
+
     def epoch(self, back: int = 0) -> tuple[int, int] | None:
         """Returns the pass of the last batch but `back`, from 1, and the batches of it so far.
 

@@ -91,7 +91,7 @@ def watch(waker: Callable[[], None] | None = None) -> Iterator[Watch]:
         if not _open:
             _open.append(Watch())
             stack.callback(_open.clear)
-            stack.enter_context(_handlers(_open[0]))
+            stack.enter_context(_handlers(_open[0], say=waker is not None))
         found = _open[0]
         if waker is not None:
             found.wakers.append(waker)
@@ -100,9 +100,10 @@ def watch(waker: Callable[[], None] | None = None) -> Iterator[Watch]:
 
 
 @contextlib.contextmanager
-def _handlers(found: Watch) -> Iterator[None]:
+def _handlers(found: Watch, *, say: bool) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        LOG.info("not in the main thread: signals to stop or to save are left to the program")
+        if say:
+            LOG.info("not in the main thread: signals to stop or to save are left to the program")
         yield
         return
     listening, writing = os.pipe()

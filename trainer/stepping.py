@@ -22,7 +22,6 @@ def to_next_boundary(
     boundaries: Iterable[int | None],
     *,
     waited_for: bool,
-    newest: Callable[[], int | None],
 ) -> compiled.Call:
     """Runs steps in the graph up to the first boundary, or fewer.
 
@@ -31,10 +30,8 @@ def to_next_boundary(
         pace: how many steps one call may run.
         boundaries: steps at which Python must have its turn; None for "never".
         waited_for: whether something that depends on the clock waits for Python.
-        newest: tells the newest checkpoint's step, for the message of an error.
 
     Raises:
-        NonFiniteError: an output of a step was NaN or infinite.
         TrainerError: an earlier call was interrupted, or XLA cannot compile the step.
         Exception: what the step raised, with its number in a note.
     """
@@ -59,11 +56,35 @@ def to_next_boundary(
     parts.history.add(first, call.steps, call.series, (begun, ended))
     parts.step += call.steps
     parts.source.drawn(call.steps)
+    parts.torn = None
     if not call.finite:
         parts.torn = f"step {parts.step} returned an output that is not finite"
-        _raise_non_finite(parts.step, call, newest())
-    parts.torn = None
     return call
+
+
+def show(
+    parts: assembly.Parts,
+    call: compiled.Call,
+    ctx: context.RunContext,
+    newest: Callable[[], int | None],
+) -> None:
+    """Shows the steps of a call to the hooks that are due at them.
+
+    Args:
+        parts: the trainer's parts.
+        call: the call.
+        ctx: the context of the hooks.
+        newest: tells the newest checkpoint's step, for the message of an error.
+
+    Raises:
+        NonFiniteError: an output of the last step was NaN or infinite; no hook sees that step.
+    """
+    first, last = parts.step - call.steps + 1, parts.step - (not call.finite)
+    if last >= first:
+        call_hooks(parts, parts.hooks.after_steps, ctx, first, last)
+    if not call.finite:
+        ctx.step = parts.step
+        _raise_non_finite(parts.step, call, newest())
 
 
 def call_hooks(
@@ -107,7 +128,7 @@ def run(parts: assembly.Parts, limit: int, *, short_steps: bool = False) -> comp
             call = once()
     except BaseException as error:
         failed = int(parts.counter) + 1
-        parts.torn = f"step {failed} raised {type(error).__name__}"
+        parts.torn, parts.failed = f"step {failed} raised {type(error).__name__}", error
         errors.add_note(error, f"raised by train_step at step {failed}")
         if isinstance(error, tf.errors.OpError) and "tf2xla conversion failed" in error.message:
             raise _no_xla(error) from error

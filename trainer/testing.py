@@ -1,7 +1,7 @@
 """Tools for users' own tests of their training programs.
 
-Owns simulated crashes, real kills, and the comparison of states. Promises that a check fails when
-the crash that it asked for did not happen. Refuses to change how a trainer trains.
+Owns the comparison of states; the faults that it offers are in `chaos`. Promises that a check fails
+when the crash that it asked for did not happen. Refuses to change how a trainer trains.
 """
 
 from __future__ import annotations
@@ -9,63 +9,37 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from trainer import content, context, digests, hooks, trainer
+from trainer import content, digests, hooks, trainer
+from trainer.chaos import (
+    CrashAt,
+    FullDisk,
+    KillAt,
+    NonFiniteAt,
+    SignalAt,
+    SimulatedCrash,
+    SlowDisk,
+    corrupt,
+)
 
-
-class SimulatedCrash(Exception):  # noqa: N818 (a public name; no error of the program)
-    """What `CrashAt` raises."""
-
-
-class _At(hooks.Hook):
-    """Does something after a step, before that step can be saved.
-
-    Args:
-        step: the step, at least 1.
-    """
-
-    def __init__(self, step: int):
-        self.every_steps = step
-
-    def after_step(self, ctx: context.RunContext) -> None:
-        """Acts at the step, not at its multiples."""
-        if ctx.step == self.every_steps:
-            self._act()
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns nothing: the end of a process is no part of the run."""
-        return {}
-
-    def _act(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must define _act(self)")
-
-
-class CrashAt(_At):
-    """Raises `SimulatedCrash` after a step, before that step can be saved.
-
-    Args:
-        step: the step, at least 1.
-    """
-
-    def _act(self) -> None:
-        raise SimulatedCrash(f"crash at step {self.every_steps}")
-
-
-class KillAt(_At):
-    """Kills the process (SIGKILL) after a step, before that step can be saved.
-
-    Args:
-        step: the step, at least 1.
-    """
-
-    def _act(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+__all__ = [
+    "CrashAt",
+    "FullDisk",
+    "KillAt",
+    "NonFiniteAt",
+    "SignalAt",
+    "SimulatedCrash",
+    "SlowDisk",
+    "assert_resumes_exactly",
+    "corrupt",
+    "state_digest",
+    "state_digests",
+]
 
 
 def state_digests(program: trainer.Trainer) -> dict[str, str]:

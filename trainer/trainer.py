@@ -24,6 +24,7 @@ from trainer import (
     evaluation,
     hooks,
     pace,
+    retry,
     rollback,
     saving,
     seeds,
@@ -141,6 +142,7 @@ class Trainer:
         parts.store.check_owned()
         goal = ending.goal(parts.step, max_steps, steps, self.__config)
         ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
+        parts.journal.note("train", step=parts.step)
         with signals.watch(parts.loop.interrupt) as watch:
             end = ending.Ending(goal, parts, ctx, watch)
             try:
@@ -167,26 +169,27 @@ class Trainer:
 
     def __train(self, ctx: context.RunContext, end: ending.Ending) -> str:
         """Trains until there is a reason to end, saves, and returns the reason."""
-        undoing = rollback.Rollback(self.__parts, self.__saver, self.__config)
-        reason = end.before()
-        self.__parts.hooks.begin(ctx)
+        parts = self.__parts
+        undoing = rollback.Rollback(parts, self.__saver, self.__config)
+        retrying, reason = retry.Retry(parts, self.__saver), end.before()
+        parts.hooks.begin(ctx)
         undoing.make_possible(reason)
         while True:
             try:
                 return self.__until_end(reason, ctx, end)
             except (errors.NonFiniteError, errors.StepRefusedError) as error:
                 undoing.undo(error)
-                ctx.step = self.__parts.step
+            except tf.errors.OpError as error:
+                retrying.again(error)
+            ctx.step = parts.step
 
     def __until_end(self, reason: str | None, ctx: context.RunContext, end: ending.Ending) -> str:
         parts, saver = self.__parts, self.__saver
         reason = reason or end.asked_for(saver.expected_secs)
         while reason is None:
             stepping.call_hooks(parts, parts.hooks.before_step, ctx)
-            first = parts.step + 1
             call = self.__run_steps(end)
-            if call.steps:
-                stepping.call_hooks(parts, parts.hooks.after_steps, ctx, first, parts.step)
+            stepping.show(parts, call, ctx, saver.newest)
             reason = end.after_call(call)
             if reason is None:
                 saver.at_boundary(ctx, asked=end.save_asked())
@@ -317,13 +320,8 @@ class Trainer:
         """Runs steps in the graph up to the next boundary that needs Python."""
         parts, saver = self.__parts, self.__saver
         hook_step, save_step = parts.hooks.next_boundary(parts.step), saver.next_step(parts.step)
-        return stepping.to_next_boundary(
-            parts,
-            self.__pace,
-            (end.next_step, hook_step, save_step),
-            waited_for=saver.waits or end.watches_clock,
-            newest=saver.newest,
-        )
+        boundaries, waited_for = (end.next_step, hook_step, save_step), saver.waits or end.waits
+        return stepping.to_next_boundary(parts, self.__pace, boundaries, waited_for=waited_for)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_Trainer__"):
