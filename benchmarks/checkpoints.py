@@ -348,17 +348,6 @@ def slowdown(scratch, secs=60, count=4):
 FIGURES = {f.__name__: f for f in (stall, first, throughput, restore, memory, slowdown)}
 
 
-def main(names):
-    """Measures the figures named, or all."""
-    unknown = sorted(set(names) - set(FIGURES))
-    if unknown:
-        sys.exit(f"there is no figure {', '.join(unknown)}; choose of {', '.join(FIGURES)}")
-    LOG.setLevel("ERROR")
-    print(pairs.HEAD)
-    for name in names or FIGURES:
-        with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as scratch:
-            FIGURES[name](scratch)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    LOG.setLevel("ERROR")
+    pairs.table(FIGURES, sys.argv[1:])

@@ -8,7 +8,6 @@ Figures: speed, resume, position, records. Pairs in one run (see pairs.py).
 
 import os
 import sys
-import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -162,11 +161,5 @@ def cold(path, indexed, batches):
 FIGURES = {f.__name__: f for f in (speed, resume, position, records)}
 
 if __name__ == "__main__":
-    unknown = sorted(set(sys.argv[1:]) - set(FIGURES))
-    if unknown:
-        sys.exit(f"there is no figure {', '.join(unknown)}; choose of {', '.join(FIGURES)}")
     LOG.setLevel("ERROR")
-    print(pairs.HEAD)
-    for name in sys.argv[1:] or FIGURES:
-        with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
-            FIGURES[name](folder)
+    pairs.table(FIGURES, sys.argv[1:])

@@ -5,7 +5,10 @@ measured in the order A B B A, and a ratio is taken within each pair. Refuses to
 """
 
 import dataclasses
+import os
 import statistics
+import sys
+import tempfile
 
 HEAD = (
     "| figure | ours | beside | unit | ratio | spread | pairs | target | |\n"
@@ -67,3 +70,20 @@ def alternate(pairs, ours, theirs, warm_up=1):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             found[which].append((ours, theirs)[which]())
     return found
+
+
+def table(figures, names):
+    """Prints the table of the figures named, or of all.
+
+    Args:
+        figures: functions that print rows, by name; each takes a folder to work in, which lies in
+            BENCH_DIR if the environment has that.
+        names: which of them.
+    """
+    unknown = sorted(set(names) - set(figures))
+    if unknown:
+        sys.exit(f"there is no figure {', '.join(unknown)}; choose of {', '.join(figures)}")
+    print(HEAD)
+    for name in names or figures:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as scratch:
+            figures[name](scratch)

@@ -11,7 +11,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import pairs
@@ -75,13 +74,5 @@ def _train(folder, steps):
 FIGURES = {figure.__name__: figure for figure in (package, start)}
 
 
-def main(names):
-    """Measures the figures named, or all."""
-    print(pairs.HEAD)
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in names or FIGURES:
-            FIGURES[name](scratch)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    pairs.table(FIGURES, sys.argv[1:])

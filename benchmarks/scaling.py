@@ -13,7 +13,6 @@ import os
 import resource
 import statistics
 import sys
-import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -121,10 +120,7 @@ def hooks(scratch):
     found = pairs.alternate(
         PAIRS, lambda: microsecs(hundred, many, steps), lambda: microsecs(one, few, steps)
     )
-    extra = [(a - b) / 99 for a, b in zip(*found, strict=True)]
     print(pairs.Result("a step, 100 hooks beside 1", *found, "us").line(1.5), flush=True)
-    a_call = statistics.median(extra) * Counting.every_steps
-    print(f"| a call of a hook: {a_call:.2f} us | | | | | | | | |", flush=True)
 
 
 def steps(scratch):
@@ -210,10 +206,7 @@ def main(names):
     """Measures the figures named, or all."""
     workloads.fix_threads()
     logging.getLogger("trainer").setLevel(logging.ERROR)
-    print(pairs.HEAD)
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in names or FIGURES:
-            FIGURES[name](scratch)
+    pairs.table(FIGURES, names)
 
 
 if __name__ == "__main__":

@@ -241,10 +241,7 @@ def main(names):
     workloads.fix_threads()
     logging.getLogger("absl").setLevel(logging.ERROR)
     print(f"TensorFlow {tf.__version__}, {workloads.THREADS} threads of each kind\n")
-    print(pairs.HEAD)
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in names or FIGURES:
-            FIGURES[name](scratch)
+    pairs.table(FIGURES, names)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ flags end it, that restarts which make no progress come to an end, and that the 
 outlive it. Refuses to look into the command: it sees its status, and the newest checkpoint.
 
 The command runs in a process group of its own, so that a Ctrl-C in a terminal reaches it once, by
-way of this process; signals go to the whole group.
+way of this process. Signals go to the command alone: its workers must live until it has saved. A
+shell script around it should `exec` it.
 """
 
 from __future__ import annotations
@@ -150,9 +151,8 @@ class Supervisor:
 
     def _send(self, number: int) -> None:
         process = self._process
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+        if process is not None:
+            process.send_signal(number)  # nothing, if it has ended
 
     def _newest(self) -> int | None:
         with contextlib.suppress(OSError):
