@@ -292,3 +292,23 @@ def test_a_hook_that_looks_on_sees_the_steps_before_a_bad_one(make):
     with pytest.raises(trainer.NonFiniteError, match="of step 8 is nan"):
         make(Poisoned, hooks=[hook], save_every_steps=100, max_steps=20).train()
     assert [step for step, *_ in hook.seen] == [3, 6]
+
+
+def test_a_large_float64_is_finite(make):
+    class Large(Summing):
+        def train_step(self, x):
+            return super().train_step(x) | {"large": tf.cast(x, tf.float64) * 1e300}
+
+    hook = Watch()
+    assert make(Large, hooks=[hook], max_steps=6).train().reason == "finished"
+    assert hook.seen[-1][1]["large"] == 6e300
+
+
+def test_an_output_of_unknown_rank_is_told_how_to_say_so(make):
+    class Unknown(Summing):
+        def train_step(self, x):
+            value = tf.numpy_function(lambda: 1.0, [], tf.float64)
+            return super().train_step(x) | {"value": value}
+
+    with pytest.raises(ValueError, match=r"output 'value' .*tf.ensure_shape\(value, \[\]\)"):
+        make(Unknown)

@@ -191,6 +191,13 @@ def test_a_spike_is_undone(make, said):
     assert "noise is 100, above 5 times the median 1 of the 4 steps before" in said()
 
 
+def test_a_spike_before_the_first_checkpoint_is_undone_too(make):
+    hook = trainer.RollbackOnSpike("noise", factor=5, window=4)
+    program = make(Spiky, hooks=[hook], save_every_steps=100, max_steps=12)
+    assert program.train().reason == "finished"
+    assert float(program.w) == 78 - 9
+
+
 def test_a_spike_in_a_cut_run_is_undone_alike():
     def make(folder, hooks):
         config = trainer.TrainerConfig(folder, save_every_steps=3, seed=7)

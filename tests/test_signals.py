@@ -266,6 +266,7 @@ def test_a_process_ends_with_the_status(folder, number, code):
 
 def test_a_second_signal_ends_a_process_at_once(folder):
     process = start(folder, 1.0)
+    time.sleep(0.3)  # now it is in the next step
     process.send_signal(TERM)
     time.sleep(0.3)
     begun = time.monotonic()
@@ -328,3 +329,53 @@ def test_a_budget_is_an_end_by_itself(make):
     result = make(Slow, save_every_steps=None, max_secs=0.5).train()
     assert result.reason == "time_budget"
     assert 5 <= result.step <= 40
+
+
+def test_a_forked_child_has_its_signals_to_itself(make):
+    class Fork(trainer.Hook):
+        status = None
+
+        def after_step(self, ctx):
+            if ctx.step == 4:
+                child = os.fork()
+                if child == 0:
+                    time.sleep(20)
+                    os._exit(0)
+                time.sleep(0.2)
+                os.kill(child, TERM)
+                self.status = os.waitpid(child, 0)[1]
+
+    hook = Fork()
+    assert make(hooks=[hook], max_steps=10).train() == trainer.RunResult(10, "finished", 0)
+    assert os.WTERMSIG(hook.status) == TERM
+
+
+@pytest.mark.parametrize("method", ["after_step", "after_save", "end"])
+def test_what_came_too_late_for_one_run_stops_the_next(make, method):
+    class SendLate(trainer.Hook):
+        sent = False
+
+        def send(self, ctx):
+            if ctx.step == 10 and not self.sent:
+                self.sent = True
+                os.kill(os.getpid(), TERM)
+
+    setattr(SendLate, method, SendLate.send)
+    program = make(hooks=[SendLate()], save_every_steps=100)
+    assert program.train(max_steps=10).reason == "finished"
+    assert program.train(max_steps=20) == trainer.RunResult(10, "preempted", 75)
+    assert program.train(max_steps=20) == trainer.RunResult(20, "finished", 0)
+
+
+def test_a_run_in_a_thread_does_not_take_the_signals_from_the_main_one(make, tmp_path):
+    other = make(Slow, save_every_steps=1000, max_steps=100, model_dir=str(tmp_path / "other"))
+    program = make(Slow, save_every_steps=1000, max_steps=1000)
+    thread = threading.Thread(target=other.train)
+    thread.start()
+    time.sleep(0.3)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), TERM))
+    timer.start()
+    result = program.train()
+    thread.join()
+    assert result.reason == "preempted"
+    assert program.checkpoints == [result.step]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainer.errors import NoReadableCheckpointError as NoReadableCheckpointError
     from trainer.errors import SaveError as SaveError
     from trainer.errors import StateCoverageError as StateCoverageError
+    from trainer.errors import StepRefusedError as StepRefusedError
     from trainer.errors import TrainerError as TrainerError
     from trainer.hooks import Hook as Hook
     from trainer.stock_hooks.log_progress import LogProgress as LogProgress
@@ -45,6 +46,7 @@ _HOMES = {
     "NoReadableCheckpointError": "errors",
     "SaveError": "errors",
     "StateCoverageError": "errors",
+    "StepRefusedError": "errors",
     "TrainerError": "errors",
     "Hook": "hooks",
     "RunContext": "context",

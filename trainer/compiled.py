@@ -199,7 +199,8 @@ class Loop:
 
 def _all_finite(outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
     floating = [value for value in outputs.values() if value.dtype.is_floating]
-    finite = [tf.math.is_finite(tf.cast(value, tf.float32)) for value in floating]
+    wide = [value if value.dtype.size >= 4 else tf.cast(value, tf.float32) for value in floating]
+    finite = [tf.math.is_finite(value) for value in wide]
     return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
 
 
@@ -214,6 +215,11 @@ def _checked(step: str, outputs: Any) -> dict[str, tf.TypeSpec]:
         numeric = isinstance(value, tf.Tensor | tf.TensorSpec) and (
             value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
         )
+        if numeric and value.shape.rank is None:
+            raise ValueError(
+                f"output {name!r} of {step} has a shape that is not known; if it is a scalar, say "
+                "so with tf.ensure_shape(value, [])"
+            )
         if not numeric or value.shape.rank != 0:
             raise ValueError(
                 f"output {name!r} of {step} is {_shown(value)}; return a scalar, for example "

@@ -222,6 +222,7 @@ class Ending:
         parts = self._parts
         codes = dict(signals.STOP.values())
         if reason in codes and self._watch.stop is not None:
+            self._watch.honoured = True
             parts.journal.note("preemption", step=parts.step, signal=self._watch.stop.name)
         parts.journal.note("stop", step=parts.step, reason=reason)
         return RunResult(parts.step, reason, codes.get(reason, 0))

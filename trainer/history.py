@@ -60,7 +60,8 @@ class Series(Mapping[str, npt.NDArray[np.float32]]):
         ]
         if not pieces:
             raise KeyError(name)
-        return np.concatenate(pieces, dtype=np.float32, casting="unsafe")
+        with np.errstate(over="ignore"):  # a float64 may be too large
+            return np.concatenate(pieces, dtype=np.float32, casting="unsafe")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._chunks[-1].series if self._chunks else ())

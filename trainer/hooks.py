@@ -46,11 +46,14 @@ class Hook:
             not at variables or at the data, and asks for no stop. Compiled calls need not end for
             it then, which makes it free: it is called for each of its steps in order, after the
             call in which they ran and up to 0.2 s late; for those of a call that raised, not.
+        may_refuse: it may raise `StepRefusedError` to have a step undone; the run then begins with
+            a checkpoint, so that there is a way back.
     """
 
     every_steps: int = 1
     name: str | None = None
     only_outputs: bool = False
+    may_refuse: bool = False
 
     def begin(self, ctx: RunContext) -> None:
         """Called once before the first step of a `train()`."""
@@ -139,6 +142,11 @@ class HookList:
     def look_on(self) -> bool:
         """Whether a hook looks only at outputs, so that it is called after the fact."""
         return any(hook.only_outputs for hook in self._hooks.values())
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a hook may have a step undone."""
+        return any(hook.may_refuse for hook in self._hooks.values())
 
     def next_boundary(self, step: int) -> int | None:
         """Returns the next step after `step` at which a call must end for a hook, or None."""

@@ -34,7 +34,8 @@ class Rollback:
         Args:
             reason: why there is nothing to train, or None.
         """
-        if self._wanted and reason is None and self._saver.newest() is None:
+        needed = self._wanted or self._parts.hooks.may_refuse
+        if needed and reason is None and self._saver.newest() is None:
             self._saver.save()
 
     def undo(self, error: errors.NonFiniteError | errors.StepRefusedError) -> None:

@@ -41,6 +41,9 @@ class Watch:
         self.asked_at = 0.0
         self.save = False
         self.wakers: list[Callable[[], None]] = []  # of runs under way, which stop by themselves
+        self.honoured = False  # whether somebody was told of the stop signal
+        self.users = 0
+        self.give_back: Callable[[], None] | None = None  # the handlers, while they are ours
         self._heard_at: float | None = None
         self._saves = {"handler": 0, "thread": 0}  # each delivery is noted by both, in any order
 
@@ -77,6 +80,7 @@ class Watch:
 
 
 _open: list[Watch] = []  # the one that is open, if one is
+_unheard: list[signal.Signals] = []  # came too late for the run that was on: for the next one
 
 
 @contextlib.contextmanager
@@ -87,16 +91,39 @@ def watch(waker: Callable[[], None] | None = None) -> Iterator[Watch]:
         waker: called, from a thread, when something is asked for: it ends a compiled call, and
             whoever gave it looks at what was asked for. None: a stop signal raises.
     """
+    if not _open:
+        _open.append(Watch())
+    found = _open[0]
+    found.users += 1
     with contextlib.ExitStack() as stack:
-        if not _open:
-            _open.append(Watch())
-            stack.callback(_open.clear)
-            stack.enter_context(_handlers(_open[0], say=waker is not None))
-        found = _open[0]
+        stack.callback(_leave, found)
+        if found.give_back is None:
+            stack.enter_context(_handlers(found, say=waker is not None))
         if waker is not None:
             found.wakers.append(waker)
             stack.callback(found.wakers.remove, waker)
+            if _unheard and found.stop is None:
+                found.stop, found.asked_at = _unheard.pop(), clock.now()
         yield found
+
+
+def _leave(found: Watch) -> None:
+    found.users -= 1
+    if not found.users and found in _open:
+        _open.remove(found)
+        _unheard.clear()
+        if found.stop is not None and not found.honoured:
+            _unheard.append(found.stop)
+
+
+def _forked() -> None:
+    """In a forked child: the signals are its own, and none of them reaches the parent."""
+    if _open and _open[0].give_back is not None:
+        _open[0].give_back()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @contextlib.contextmanager
@@ -113,15 +140,21 @@ def _handlers(found: Watch, *, say: bool) -> Iterator[None]:
     for number in taken:
         signal.signal(number, _handler(found, before[number]))
     previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    thread = threading.Thread(target=_listen, args=(listening, found, previous), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
+
+    def give_back() -> None:
         signal.set_wakeup_fd(previous)
         for number in taken:
             signal.signal(number, before[number])
         os.close(writing)
+
+    thread = threading.Thread(target=_listen, args=(listening, found, previous), daemon=True)
+    thread.start()
+    found.give_back = give_back
+    try:
+        yield
+    finally:
+        found.give_back = None
+        give_back()
         thread.join()
         os.close(listening)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import tensorflow as tf
 
 from trainer import assembly, compiled, context, errors
@@ -149,6 +150,10 @@ def _no_xla(error: tf.errors.OpError) -> errors.TrainerError:
 
 
 def _raise_non_finite(step: int, call: compiled.Call, saved_step: int | None) -> None:
-    for name, values in call.series.items():
-        if values.dtype.is_floating and not bool(tf.math.is_finite(values[-1])):
-            raise errors.NonFiniteError(step, name, float(values[-1]), saved_step)
+    bad = {
+        name: float(values[-1])
+        for name, values in call.series.items()
+        if values.dtype.is_floating and not np.isfinite(float(values[-1]))
+    }
+    name = next(iter(bad))
+    raise errors.NonFiniteError(step, name, bad[name], saved_step)

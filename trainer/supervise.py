@@ -64,7 +64,7 @@ class Supervisor:
         self._folder = checkpoint_folder.Folder(request.model_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: int | None = None  # the stop signal that this process got
-        self._attempt = self._failures = self._idle = 0
+        self._attempt = self._failures = self._idle = self._still = 0
 
     def run(self) -> int:
         """Runs the command until it is done or given up; returns its last status."""
@@ -74,7 +74,8 @@ class Supervisor:
                 newest = self._newest()
                 status = self._run_once()
                 moved = self._newest() != newest
-                self._idle = 0 if moved else self._idle + 1
+                self._still = 0 if moved else self._still + 1
+                self._idle = 0 if moved else self._idle + (self._attempt > 1)
                 if not self._goes_on(status):
                     return status if status >= 0 else 128 - status
                 self._pause(status)
@@ -109,10 +110,10 @@ class Supervisor:
         self._failures += status != PREEMPTED
         if self._idle >= self._request.max_idle_restarts:
             LOG.error(
-                "given up: %d attempts in a row have not moved the newest checkpoint (%s); %s",
+                "given up: %d restarts in a row have not moved the newest checkpoint (%s); %s",
                 self._idle,
                 self._newest(),
-                self._place(),
+                self._place(status),
             )
             return False
         if self._failures > self._request.max_restarts:
@@ -120,7 +121,7 @@ class Supervisor:
             return False
         return True
 
-    def _place(self) -> str:
+    def _place(self, status: int) -> str:
         """Returns a sentence on the step that ends the command again and again."""
         stops = [event for event in self._events() if event["event"] in ("attempt", "stop")]
         if stops and stops[-1]["event"] == "stop" and "step" in stops[-1]:
@@ -128,12 +129,14 @@ class Supervisor:
             return f"the last one ended in the step after {stops[-1]['step']}: {said}"
         newest = self._newest()
         where = "before the first checkpoint" if newest is None else f"after step {newest}"
-        return f"it was killed {where}"
+        return f"the last one ended {where}, with status {status}"
 
     def _pause(self, status: int) -> None:
         secs = 0.0
         if status != PREEMPTED:
-            secs = min(self._request.backoff_secs * 2.0**self._idle, _LONGEST_PAUSE_SECS)
+            secs = min(
+                self._request.backoff_secs * 2.0 ** max(0, self._still - 1), _LONGEST_PAUSE_SECS
+            )
         LOG.warning(
             "the command ended with status %d, newest checkpoint %s; starting it again in %.3g s",
             status,

@@ -163,7 +163,7 @@ class Trainer:
             finally:
                 parts.hooks.end(ctx)
                 parts.loop.resume()
-        result = end.result(reason)
+            result = end.result(reason)
         LOG.info("%s at step %d; %s", reason.replace("_", " "), parts.step, saver.stands())
         return result
 

@@ -18,6 +18,8 @@ from trainer import context, errors, hooks
 class RollbackOnSpike(hooks.Hook):
     """Goes back to the newest checkpoint when an output jumps, and leaves that batch out for good.
 
+    A jump to NaN or infinity is the trainer's own matter: `on_nonfinite="rollback"`.
+
     Args:
         output: name of the output, of which small is good, such as "loss".
         factor: a jump is a value above this many times the median of the steps before; above 1.
@@ -28,6 +30,7 @@ class RollbackOnSpike(hooks.Hook):
     """
 
     only_outputs = True
+    may_refuse = True
 
     def __init__(self, output: str, factor: float = 3.0, window: int = 50):
         if not factor > 1:
