@@ -1,8 +1,11 @@
 """How calls into the graph are made: their length, and the ways that short steps take."""
 
 import inspect
+import pathlib
 import re
 import resource
+import subprocess
+import sys
 import threading
 import time
 
@@ -270,17 +273,35 @@ def test_memory_is_flat_over_a_hundred_thousand_steps(make, said):
     assert "step 100000/100000" in said()
 
 
-def test_trainers_that_come_and_go_leave_nothing(tmp_path):
-    def once(name):
-        with Judged(trainer.TrainerConfig(str(tmp_path / name), save_every_steps=50)) as program:
-            program.train(max_steps=100)
+COME_AND_GO = """
+import sys
+sys.path.insert(0, {tests!r})
+import trainer
+from test_calls import Judged, resident_mb
 
-    for number in range(3):
-        once(f"first{number}")
-    before = resident_mb()
-    for number in range(20):
-        once(f"again{number}")
-    assert resident_mb() - before < 50
+def once(name):
+    with Judged(trainer.TrainerConfig({folder!r} + name, save_every_steps=50)) as program:
+        program.train(max_steps=100)
+
+for number in range(5):
+    once(f"first{{number}}")
+before = resident_mb()
+for number in range(20):
+    once(f"again{{number}}")
+print("grown by", resident_mb() - before)
+"""
+
+
+def test_trainers_that_come_and_go_leave_nothing(folder):
+    """In a process of its own: this one keeps iterators alive (see conftest)."""
+    tests = str(pathlib.Path(__file__).parent)
+    out = subprocess.run(
+        [sys.executable, "-c", COME_AND_GO.format(tests=tests, folder=folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    assert float(out.split("grown by")[1]) < 50
 
 
 def test_a_hook_that_looks_on_sees_the_steps_before_a_bad_one(make):

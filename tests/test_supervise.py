@@ -235,15 +235,13 @@ def test_a_real_run_is_brought_to_its_end(folder, tmp_path, capsys):
 def test_where_the_time_goes_by_hand():
     """Two attempts of 100 s and 60 s: figures that can be checked in the head."""
     journal = [
-        {"time": 1010, "event": "start", "process_secs": 10},
-        {"time": 1020, "event": "train", "step": 0},
+        {"time": 1020, "event": "start", "process_secs": 20},
         {"time": 1050, "event": "save", "step": 300, "stall_secs": 1, "write_secs": 2},
         {"time": 1080, "event": "save", "step": 600, "stall_secs": 1, "write_secs": 2},
         {"time": 1100, "event": "ended", "number": 1, "status": -9, "newest": 600},
         {"time": 1105, "event": "attempt", "number": 2, "command": []},
-        {"time": 1115, "event": "start", "process_secs": 9},
-        {"time": 1115, "event": "restore", "step": 600, "steps_lost": 0, "secs": 4},
-        {"time": 1116, "event": "train", "step": 600},
+        {"time": 1116, "event": "start", "process_secs": 10},
+        {"time": 1116, "event": "restore", "step": 600, "steps_lost": 0, "secs": 4},
         {"time": 1160, "event": "save", "step": 1000, "stall_secs": 2, "write_secs": 2},
         {"time": 1165, "event": "stop", "step": 1000, "reason": "finished"},
         {"time": 1166, "event": "ended", "number": 2, "status": 0, "newest": 1000},

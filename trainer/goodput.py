@@ -6,7 +6,7 @@ the first start to the last event, whatever ended the attempts. Refuses to read 
     stepping    training that a checkpoint holds, or that ended the run as it should
     saving      training stood still for a save
     restoring   from the checkpoint to a state in memory
-    starting    from the start of the process to the first step, without the restore
+    starting    from the start of the process until the trainer is constructed, without the restore
     lost        training after the last checkpoint of an attempt that was killed or failed
     idle        no process
 
@@ -33,7 +33,7 @@ class _Attempt:
     Args:
         began: when the process began.
         ended: when it ended.
-        trained: when its training began, or None.
+        trained: when its trainer was constructed.
         snapshot: when the state of its last checkpoint was that of the run.
         restoring: seconds of the restore.
         saving: seconds that training stood still for saves.
@@ -43,7 +43,7 @@ class _Attempt:
 
     began: float
     ended: float
-    trained: float | None = None
+    trained: float
     snapshot: float | None = None
     restoring: float = 0.0
     saving: float = 0.0
@@ -68,11 +68,11 @@ def report(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for number, attempt in enumerate(attempts):
         if number:
             secs["idle"] += max(0.0, attempt.began - attempts[number - 1].ended)
-        trained = attempt.ended if attempt.trained is None else attempt.trained
+        trained = attempt.trained
         secs["restoring"] += attempt.restoring
         secs["starting"] += trained - attempt.began - attempt.restoring
         lost = 0.0
-        if not attempt.saved and attempt.trained is not None:
+        if not attempt.saved:
             lost = attempt.ended - max(trained, attempt.snapshot or trained)
             steps_lost.append(round(lost * _rate(attempt)))
         saving = min(attempt.saving, attempt.ended - trained - lost)
@@ -96,7 +96,8 @@ def _attempts(events: Sequence[dict[str, Any]]) -> list[_Attempt]:
         kind, at = event["event"], float(event["time"])
         if kind == "start":
             began = at - float(event.get("process_secs") or 0.0)
-            attempts.append(_Attempt(max(began, attempts[-1].ended if attempts else began), at))
+            began = max(began, attempts[-1].ended if attempts else began)
+            attempts.append(_Attempt(began, ended=at, trained=at, steps=[(at, 0)]))
         if not attempts:
             continue
         attempt = attempts[-1]
@@ -105,9 +106,7 @@ def _attempts(events: Sequence[dict[str, Any]]) -> list[_Attempt]:
         attempt.ended = max(attempt.ended, at)
         if kind == "restore":
             attempt.restoring = float(event["secs"])
-        elif kind == "train":
-            attempt.trained, attempt.saved = attempt.trained or at, False
-            attempt.steps.append((at, int(event["step"])))
+            attempt.steps = [(attempt.trained, int(event["step"]))]
         elif kind == "save":
             attempt.saving += float(event["stall_secs"])
             attempt.snapshot = at - float(event["write_secs"])

@@ -7,7 +7,6 @@ run. Refuses to be read for recovery, which looks at the checkpoints alone; only
 interval of saves counts the failures in it.
 
     start     process, host, seed, process_secs (since the process began)
-    train     step: training begins
     restore   step, steps_lost, secs
     save      step, stall_secs (training stood still), write_secs (snapshot to disk), bytes
     skip      step, writing: left out, since that checkpoint was still being written

@@ -152,9 +152,8 @@ class Saver:
             LOG.warning("%s", error)
 
     def close(self) -> None:
-        """Waits for the save that is being written and ends its thread."""
+        """Waits for the save that is being written."""
         self.wait()
-        self._writer.close()
 
     def went_back(self) -> None:
         """Takes note that the state is that of an older checkpoint now, stop request included."""

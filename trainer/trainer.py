@@ -142,7 +142,6 @@ class Trainer:
         parts.store.check_owned()
         goal = ending.goal(parts.step, max_steps, steps, self.__config)
         ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
-        parts.journal.note("train", step=parts.step)
         with signals.watch(parts.loop.interrupt) as watch:
             end = ending.Ending(goal, parts, ctx, watch)
             try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
+import os
 import time
 from concurrent import futures
 from typing import Any
@@ -66,8 +67,6 @@ class Writer:
 
     def __init__(self, parts: assembly.Parts):
         self._parts = parts
-        # One thread writes; the other looks for values that are not finite meanwhile.
-        self._pool = futures.ThreadPoolExecutor(2, thread_name_prefix="checkpoint-writer")
         self._future: futures.Future[Written] | None = None
         self.step: int | None = None
         self.is_small = False
@@ -97,7 +96,7 @@ class Writer:
             variables=list(parts.content.variables.entries),
             taken=taken,
         )
-        self._future = self._pool.submit(self._write, found, 2 if waited_for else 1)
+        self._future = _threads("writer").submit(self._write, found, 2 if waited_for else 1)
 
     def age(self) -> float:
         """Returns the seconds since the last snapshot was begun."""
@@ -124,13 +123,9 @@ class Writer:
         future, self._future, self.step = self._future, None, None
         return future.result()
 
-    def close(self) -> None:
-        """Ends the threads, after the save that is being written."""
-        self._pool.shutdown()
-
     def _write(self, found: _Snapshot, streams: int) -> Written:
         values = {name: found.tensors[name] for name in found.variables}
-        looked = self._pool.submit(snapshot.non_finite, values)
+        looked = _threads("looker").submit(snapshot.non_finite, values)
 
         def describe(sizes: dict[str, Any]) -> manifest.Manifest:
             self._refuse(found.step, looked.result())
@@ -162,6 +157,23 @@ class Writer:
         if poisoned:
             newest = max(self._parts.store.complete(), default=None)
             raise errors.NonFiniteError(step, poisoned[0], float("nan"), newest, "variable")
+
+
+@functools.cache
+def _threads(kind: str) -> futures.ThreadPoolExecutor:
+    """Returns the threads that all trainers of this process share, one idle one at most of a kind.
+
+    TensorFlow writes through a buffer of 8 MB, which the C library keeps for each thread that ever
+    used one: threads of its own for each trainer would leave as much each time.
+
+    Args:
+        kind: "writer", or "looker" for what looks for values that are not finite meanwhile: kinds
+            apart, so that writers that wait for a looker never take its thread.
+    """
+    return futures.ThreadPoolExecutor(8, thread_name_prefix=f"checkpoint-{kind}")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 @functools.cache
