@@ -350,6 +350,29 @@ def test_a_forked_child_has_its_signals_to_itself(make):
     assert os.WTERMSIG(hook.status) == TERM
 
 
+def test_a_forked_child_may_leave_the_run(make):
+    """Its way out goes through the watch, whose handlers it has given back already."""
+
+    class Fork(trainer.Hook):
+        status = None
+
+        def after_step(self, ctx):
+            if ctx.step == 4:
+                child = os.fork()
+                if child == 0:
+                    raise ChildProcessError
+                self.status = os.waitpid(child, 0)[1]
+
+    hook, parent = Fork(), os.getpid()
+    try:
+        make(hooks=[hook], max_steps=5, save_every_steps=100).train()
+    except BaseException as error:
+        if os.getpid() != parent:
+            os._exit(7 if isinstance(error, ChildProcessError) else 8)
+        raise
+    assert os.waitstatus_to_exitcode(hook.status) == 7
+
+
 @pytest.mark.parametrize("method", ["after_step", "after_save", "end"])
 def test_what_came_too_late_for_one_run_stops_the_next(make, method):
     class SendLate(trainer.Hook):

@@ -10,7 +10,7 @@ import dataclasses
 import numbers
 from typing import Any
 
-from trainer import assembly, clock, compiled, config, context, signals, tuning
+from trainer import assembly, clock, compiled, config, context, errors, signals, tuning
 from trainer.log import LOG
 
 
@@ -216,6 +216,17 @@ class Ending:
             stop.name,
         )
         return False
+
+    def failed(self, error: BaseException, stands: str) -> None:
+        """Says that an error ended the run, in the journal and in the log.
+
+        Args:
+            error: the error.
+            stands: what a resume would find, in words.
+        """
+        parts, said = self._parts, errors.brief(error)
+        parts.journal.note("stop", step=parts.step, reason="error", error=said)
+        LOG.error("run ended at step %d by %s; %s", parts.step, said, stands)
 
     def result(self, reason: str) -> RunResult:
         """Returns the result, after its line in the journal."""

@@ -120,6 +120,7 @@ def _forked() -> None:
     """In a forked child: the signals are its own, and none of them reaches the parent."""
     if _open and _open[0].give_back is not None:
         _open[0].give_back()
+        _open[0].give_back = None
     _open.clear()
 
 
@@ -153,10 +154,11 @@ def _handlers(found: Watch, *, say: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        found.give_back = None
-        give_back()
-        thread.join()
-        os.close(listening)
+        if found.give_back is not None:  # it is None in a forked child, which has done it
+            found.give_back = None
+            give_back()
+            thread.join()
+            os.close(listening)
 
 
 def _listen(listening: int, found: Watch, previous: int) -> None:

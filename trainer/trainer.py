@@ -149,15 +149,7 @@ class Trainer:
                     reason = self.__train(ctx, end)
             except BaseException as error:
                 ctx.error, ctx.saved_step = error, saver.newest()
-                parts.journal.note(
-                    "stop", step=parts.step, reason="error", error=errors.brief(error)
-                )
-                LOG.error(
-                    "run ended at step %d by %s; %s",
-                    parts.step,
-                    errors.brief(error),
-                    saver.stands(),
-                )
+                end.failed(error, saver.stands())
                 raise
             finally:
                 parts.hooks.end(ctx)
@@ -183,6 +175,7 @@ class Trainer:
             ctx.step = parts.step
 
     def __until_end(self, reason: str | None, ctx: context.RunContext, end: ending.Ending) -> str:
+        """Trains until there is a reason to end or an error, and saves."""
         parts, saver = self.__parts, self.__saver
         reason = reason or end.asked_for(saver.expected_secs)
         while reason is None:
