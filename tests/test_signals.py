@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer import clock
+from trainer import clock, compiled, pace
 
 from conftest import Summing
 
@@ -129,27 +129,25 @@ def test_a_signal_during_construction_ends_the_process_with_the_same_status(make
     make(Summing, max_steps=3).train()  # the folder was given back
 
 
-def test_a_signal_during_an_evaluation_is_honoured_after_it(make):
-    class Judged(Summing):
-        def eval_dataset(self):
-            return tf.data.Dataset.range(3)
+def test_no_step_is_run_because_the_graph_was_not_ready(make, monkeypatch):
+    """A signal that comes while TensorFlow prepares a call is honoured before that call."""
+    monkeypatch.setattr(pace, "_SHORT_STEP_SECS", float("inf"))
+    monkeypatch.setattr(pace, "_LONG_ENOUGH_SECS", 0.0)
+    prepare, prepared = compiled.Loop.prepare, []
 
-        def eval_step(self, batch):
-            tf.numpy_function(lambda: os.kill(os.getpid(), TERM), [], [], stateful=True)
-            return {"mean": tf.cast(batch, tf.float32)}
+    def signalled(loop, iterator, *, short_steps=False):
+        if short_steps not in prepared:
+            prepared.append(short_steps)
+            prepare(loop, iterator, short_steps=short_steps)
+            os.kill(os.getpid(), TERM)
 
-    class Evaluate(trainer.Hook):
-        every_steps = 4
-        found = None
-
-        def after_step(self, ctx):
-            self.found = ctx.trainer.evaluate()
-
-    hook = Evaluate()
-    program = make(Judged, hooks=[hook], max_steps=12, save_every_steps=100)
-    assert program.train() == trainer.RunResult(4, "preempted", 75)
-    assert hook.found == {"mean": 1.0}
-    assert program.checkpoints == [4]
+    monkeypatch.setattr(compiled.Loop, "prepare", signalled)
+    program = make(max_steps=12, save_every_steps=4)
+    assert program.train() == trainer.RunResult(0, "preempted", 75)
+    assert program.train() == trainer.RunResult(1, "preempted", 75)
+    assert prepared == [False, True]
+    assert program.train() == trainer.RunResult(12, "finished", 0)
+    assert float(program.w) == 78
 
 
 def test_a_save_that_does_not_fit_into_the_grace_is_not_begun(make, said, monkeypatch):

@@ -217,6 +217,16 @@ class Ending:
         )
         return False
 
+    def cut_short(self, error: errors.EvaluationStoppedError) -> str:
+        """Returns the reason of the end after a hook that a stop signal left no time.
+
+        Args:
+            error: what ended it; the hooks after it were not called, so the step is not saved.
+        """
+        LOG.warning("not saved at step %d: %s", self._parts.step, error)
+        assert self._watch.stop is not None
+        return signals.STOP[self._watch.stop][0]
+
     def failed(self, error: BaseException, stands: str) -> None:
         """Says that an error ended the run, in the journal and in the log.
 

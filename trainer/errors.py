@@ -69,6 +69,22 @@ class SaveError(CheckpointError):
     """A checkpoint could not be written, or must not be."""
 
 
+class EvaluationStoppedError(TrainerError):
+    """A stop signal left too little time for the rest of an evaluation.
+
+    Args:
+        done: batches that were evaluated.
+        grace_secs: time that there was, of the config's `grace_secs` without that for a save.
+    """
+
+    def __init__(self, done: int, grace_secs: float):
+        super().__init__(
+            f"evaluate() was ended after {done} batches: it took longer than the {grace_secs:.3g} "
+            "s that a stop signal leaves for it (grace_secs without the time for a save)"
+        )
+        self.done = done
+
+
 class StateCoverageError(TrainerError):
     """The compiled step uses variables that no checkpoint would hold.
 

@@ -1,7 +1,8 @@
 """Evaluation: a compiled pass over other data.
 
 Owns the loop over an evaluation dataset and the mean over its batches. Promises to leave what it
-was told to protect as it was. Refuses to touch the training data.
+was told to protect as it was, and to end early if a stop signal leaves no time. Refuses to touch
+the training data.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer import compiled, inspection
+from trainer import compiled, errors, inspection, signals
 
 
 class Evaluator:
@@ -32,12 +33,17 @@ class Evaluator:
         function = self._step.function
         writes = inspection.writes_variables(function)
         self._written = set(inspection.touched_variables(function)) if writes else set()
+        self._stopped = tf.Variable(False, trainable=False, name="stopped")
         self._run = tf.function(self._pass, autograph=False).get_concrete_function(
             iterator, tf.TensorSpec((), tf.int64)
         )
 
     def run(
-        self, iterator: Any, steps: int | None, protected: Iterable[tf.Variable]
+        self,
+        iterator: Any,
+        steps: int | None,
+        protected: Iterable[tf.Variable],
+        grace_secs: float,
     ) -> dict[str, float]:
         """Returns the mean of each output over the batches, weighted by batch size.
 
@@ -45,42 +51,51 @@ class Evaluator:
             iterator: gives the batches.
             steps: batches at most; None: all.
             protected: variables that have their values back afterwards.
+            grace_secs: how long a stop signal leaves for the rest.
 
         Raises:
             ValueError: there was no batch.
+            EvaluationStoppedError: a stop signal left no time for the rest.
         """
         before = [(v, v.read_value()) for v in protected if inspection.handles([v]) & self._written]
         try:
             limit = tf.constant(tf.int64.max if steps is None else steps, tf.int64)
-            weight, sums = self._run(iterator, limit)
+            self._stopped.assign(False)
+            with signals.deadline(grace_secs, lambda: self._stopped.assign(True)):
+                done, stopped, weight, sums = self._run(iterator, limit)
         finally:
             for variable, value in before:
                 variable.assign(value)
+        if stopped:
+            raise errors.EvaluationStoppedError(int(done), grace_secs)
         if not weight:
             raise ValueError("eval_dataset() gave no batch; give it at least one")
         return {name: float(total / weight) for name, total in sums.items()}
 
     def _pass(self, iterator: Any, limit: tf.Tensor) -> Any:
+        none = tf.experimental.Optional.empty(iterator.element_spec)
+
+        def draw(done: Any) -> Any:
+            stopped = self._stopped.read_value()
+            going = (done < limit) & ~stopped
+            return stopped, tf.cond(going, iterator.get_next_as_optional, lambda: none)
+
+        def goes_on(done: Any, stopped: Any, batch: Any, weight: Any, sums: Any) -> Any:
+            return batch.has_value()
+
+        def one(done: Any, stopped: Any, batch: Any, weight: Any, sums: Any) -> Any:
+            value = batch.get_value()
+            size = tf.cast(_size(value), tf.float64)
+            outputs = self._step(value)
+            new = {k: sums[k] + size * tf.cast(outputs[k], tf.float64) for k in sums}
+            with tf.control_dependencies(list(outputs.values())):
+                return done + 1, *draw(done + 1), weight + size, new
+
+        start = tf.constant(0, tf.int64)
         zeros = {name: tf.zeros((), tf.float64) for name in self._step.outputs}
-        start = (tf.constant(0, tf.int64), tf.constant(False), tf.zeros((), tf.float64), zeros)
-
-        def goes_on(done: Any, ended: Any, weight: Any, sums: Any) -> Any:
-            return (done < limit) & ~ended
-
-        def one(done: Any, ended: Any, weight: Any, sums: Any) -> Any:
-            batch = iterator.get_next_as_optional()
-
-            def step() -> Any:
-                value = batch.get_value()
-                size = tf.cast(_size(value), tf.float64)
-                outputs = self._step(value)
-                new = {k: sums[k] + size * tf.cast(outputs[k], tf.float64) for k in sums}
-                return done + 1, ended, weight + size, new
-
-            return tf.cond(batch.has_value(), step, lambda: (done, tf.constant(True), weight, sums))
-
-        _, _, weight, sums = tf.while_loop(goes_on, one, start, parallel_iterations=1)
-        return weight, sums
+        first = start, *draw(start), tf.zeros((), tf.float64), zeros
+        done, stopped, _, weight, sums = tf.while_loop(goes_on, one, first, parallel_iterations=1)
+        return done, stopped & (done < limit), weight, sums
 
 
 def _size(batch: Any) -> tf.Tensor:

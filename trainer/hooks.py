@@ -231,7 +231,8 @@ class HookList:
                 self._call(key, self._hooks[key].end, ctx)
             except BaseException as error:
                 LOG.error("hook %s raised in end: %r", key, error)
-                first = first or error
+                if not isinstance(error, errors.EvaluationStoppedError):  # the run is as it was
+                    first = first or error
         if first is not None and ctx.error is None:
             raise first
 

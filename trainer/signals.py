@@ -107,6 +107,33 @@ def watch(waker: Callable[[], None] | None = None) -> Iterator[Watch]:
         yield found
 
 
+@contextlib.contextmanager
+def deadline(secs: float, expire: Callable[[], object]) -> Iterator[None]:
+    """Gives a block of a run so many seconds after a stop signal; outside a run all of them.
+
+    Args:
+        secs: the seconds.
+        expire: called, from a thread, when they are over and the block is not.
+    """
+    found = _open[0] if _open and _open[0].wakers else Watch()
+    timers: list[threading.Timer] = []
+
+    def start() -> None:
+        if found.stop is not None and not timers:
+            left = max(0.0, secs - (clock.now() - found.asked_at))
+            timers.append(threading.Timer(left, expire))
+            timers[0].start()
+
+    found.wakers.append(start)
+    try:
+        start()
+        yield
+    finally:
+        found.wakers.remove(start)
+        for timer in timers:
+            timer.cancel()
+
+
 def _leave(found: Watch) -> None:
     found.users -= 1
     if not found.users and found in _open:

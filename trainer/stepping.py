@@ -58,6 +58,7 @@ def to_next_boundary(
     parts.step += call.steps
     parts.source.drawn(call.steps)
     parts.torn = None
+    parts.loop.prepare(parts.source.iterator, short_steps=pace.short_steps)
     if not call.finite:
         parts.torn = f"step {parts.step} returned an output that is not finite"
     return call

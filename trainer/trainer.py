@@ -147,6 +147,9 @@ class Trainer:
             try:
                 with parts.stopwatch:
                     reason = self.__train(ctx, end)
+            except errors.EvaluationStoppedError as error:
+                saver.settle(ctx)
+                reason = end.cut_short(error)
             except BaseException as error:
                 ctx.error, ctx.saved_step = error, saver.newest()
                 end.failed(error, saver.stands())
@@ -163,6 +166,8 @@ class Trainer:
         parts = self.__parts
         undoing = rollback.Rollback(parts, self.__saver, self.__config)
         retrying, reason = retry.Retry(parts, self.__saver), end.before()
+        if reason is None:
+            parts.loop.prepare(parts.source.iterator)
         parts.hooks.begin(ctx)
         undoing.make_possible(reason)
         while True:
@@ -203,6 +208,7 @@ class Trainer:
 
         Raises:
             ValueError: `steps` is below 1, or there was no batch.
+            EvaluationStoppedError: called by a hook, and a stop signal left no time for the rest.
         """
         ending.check_count("steps", steps)
         with self.__strategy.scope(), seeds.lent(self.seed):
@@ -210,7 +216,9 @@ class Trainer:
             if self.__evaluator is None:
                 self.__evaluator = evaluation.Evaluator(self.eval_step, iterator)
             variables = self.__parts.content.variables.entries.values()
-            return self.__evaluator.run(iterator, steps, [entry.variable for entry in variables])
+            protected = [entry.variable for entry in variables]
+            left = self.__config.grace_secs - self.__saver.expected_secs
+            return self.__evaluator.run(iterator, steps, protected, left)
 
     def save(self) -> int:
         """Saves now, whatever the interval says; on the disk when it returns.
