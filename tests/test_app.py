@@ -246,7 +246,7 @@ def test_bad_usage(arguments, text, capsys):
 def test_importing_has_no_effects_and_the_command_line_needs_no_tensorflow():
     code = """
 import sys, logging
-import trainer, trainer.cli, trainer.checkpoints.store, trainer.config
+import trainer, trainer.cli, trainer.checkpoints.store, trainer.config, trainer.pytest_plugin
 assert "tensorflow" not in sys.modules and "absl" not in sys.modules
 assert not logging.getLogger("trainer").handlers
 import trainer.app, signal

@@ -1,6 +1,7 @@
 """The documents tell the truth: their programs run, their names exist."""
 
 import configparser
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -35,6 +36,24 @@ def test_the_program_of_the_readme_runs_and_resumes(tmp_path):
 
     assert "finished at step 200" in run(200)
     assert "resumed at step 200" in run(300)
+
+
+def test_the_tests_of_the_readme_pass(tmp_path):
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        name = "test_digits.py" if "test_digits.py" in block else "digits.py"
+        (tmp_path / name).write_text(block)
+    found = importlib.metadata.entry_points(group="pytest11")
+    installed = any(point.value == "trainer.pytest_plugin" for point in found)
+    plugin = [] if installed else ["-p", "trainer.pytest_plugin"]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, "test_digits.py"],
+        cwd=tmp_path,
+        env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "6 passed" in result.stdout, result.stdout
 
 
 def test_the_snippets_for_engines_have_the_statuses_of_the_program():

@@ -47,7 +47,7 @@ LAYERS = [
     ["stock_hooks.log_progress", "stock_hooks.rollback_on_spike"],
     ["chaos"],
     ["app", "testing", "prove", "commands", "supervise"],
-    ["prove_run", "cli"],
+    ["prove_run", "cli", "pytest_plugin"],
     ["__main__"],
 ]
 # Rooms of the first floor that do not know each other, whatever the order above would allow.
