@@ -3,14 +3,16 @@
     python benchmarks/restart.py                 every figure (about two minutes)
     python benchmarks/restart.py start           one of them
 
-Figures: package, start. Each start is a process of its own, in pairs (see pairs.py).
+Figures: package, start, retry. Each start is a process of its own, in pairs (see pairs.py).
 """
 
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import pairs
@@ -64,6 +66,44 @@ def start(scratch):
     print(result.line(1.15), flush=True)
 
 
+def retry(scratch):
+    """Seconds from an error of a device to the end of the next step, beside a restart."""
+    prepared = os.path.join(scratch, "prepared")
+    _train(prepared, BEFORE)
+    import tensorflow as tf
+
+    import trainer
+
+    program = runpy.run_path(str(DIGITS))["Digits"](trainer.TrainerConfig(prepared))
+    loop, moments = program._Trainer__parts.loop, []
+
+    def failing(iterator, limit, run=loop.run, **options):
+        if not moments:
+            moments.append(time.perf_counter())
+            raise tf.errors.UnavailableError(None, None, "the device is away")
+        call = run(iterator, limit, **options)
+        moments.append(time.perf_counter())
+        return call
+
+    loop.run = failing
+
+    def retried():
+        moments.clear()
+        program.train(steps=1)
+        return moments[1] - moments[0]
+
+    def restarted():
+        folder = tempfile.mkdtemp(dir=scratch)
+        shutil.copytree(prepared, folder, dirs_exist_ok=True)
+        newest = max(int(path.name[5:]) for path in pathlib.Path(folder).glob("ckpt-*"))
+        return _train(folder, newest + 1)
+
+    found = pairs.alternate(6, retried, restarted)
+    program.close()
+    result = pairs.Result("retry in the process beside a restart, pause included", *found)
+    print(result.line(0.1), flush=True)
+
+
 def _train(folder, steps):
     command = [sys.executable, str(DIGITS), f"--model_dir={folder}", f"--max_steps={steps}"]
     begun = time.perf_counter()
@@ -71,7 +111,7 @@ def _train(folder, steps):
     return time.perf_counter() - begun
 
 
-FIGURES = {figure.__name__: figure for figure in (package, start)}
+FIGURES = {figure.__name__: figure for figure in (package, start, retry)}
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def note(tally, number, folder, values, sent):
         tally.lateness.append(max(0.0, ended["at"] - sent))
         return
     events = journal.read(files.for_path(folder), folder)
-    begun = max(event["time"] for event in events if event["event"] == "start")
+    begun = next(entry["at"] for entry in values if "begun" in entry)
     saves = [event for event in events if event["event"] == "save" and event["time"] >= begun]
     snapshots = [event["time"] - event["write_secs"] for event in saves]
     tally.lost_secs.append(sent - max([begun, *snapshots]))

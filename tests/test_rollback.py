@@ -269,8 +269,8 @@ def test_an_error_that_passes_is_tried_again_in_the_process(make, said, pauses, 
     program = make(max_steps=10)
     assert program.train() == trainer.RunResult(10, "finished", 0)
     assert float(program.w) == 55
-    assert pauses == [0.5, 1.0, 0.5]
-    assert "UnavailableError: the device is away; from checkpoint 3 again in 0.5 s" in said()
+    assert pauses == [0.1, 0.5, 0.1]
+    assert "UnavailableError: the device is away; from checkpoint 3 again in 0.1 s" in said()
     assert [entry["step"] for entry in events(program.model_dir, "retry")] == [3, 3, 6]
 
 
@@ -278,7 +278,7 @@ def test_retries_without_progress_end(make, pauses, fail):
     fail(tf.errors.AbortedError, [5] * 9)
     with pytest.raises(tf.errors.AbortedError) as caught:
         make(max_steps=10).train()
-    assert pauses == [0.5, 1.0, 2.0]
+    assert pauses == [0.1, 0.5, 2.5]
     assert "given up: tried 3 times from checkpoint 3" in caught.value.__notes__
 
 

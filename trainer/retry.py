@@ -15,7 +15,7 @@ from trainer import assembly, errors, saving
 from trainer.log import LOG
 
 _MOST = 3  # in a row without a newer checkpoint
-_FIRST_PAUSE_SECS = 0.5
+_FIRST_PAUSE_SECS, _LONGER = 0.1, 5.0  # 0.1, 0.5, 2.5
 pause = time.sleep  # tests replace this
 
 
@@ -51,7 +51,7 @@ class Retry:
         if self._count > _MOST:
             errors.add_note(error, f"given up: tried {_MOST} times from checkpoint {newest}")
             raise error
-        secs = _FIRST_PAUSE_SECS * 2.0 ** (self._count - 1)
+        secs = _FIRST_PAUSE_SECS * _LONGER ** (self._count - 1)
         said = errors.brief(error)
         LOG.warning("%s; from checkpoint %d again in %.3g s", said, newest, secs)
         pause(secs)
