@@ -1,14 +1,14 @@
 """Goodput under failures: a real job killed by a seeded trace, beside Keras and the guide's loop.
 
-    python benchmarks/goodput.py [SECONDS_OF_WORK] [TRACE ...]     (default 40 s; all traces)
+    python benchmarks/goodput.py [SECONDS_OF_WORK] [TRACE ...]     (default 60 s; all traces)
 
 The same job (so many steps of some milliseconds) is run to its end by each contender, in processes
 of its own that are killed (SIGKILL) at the moments of the trace and started again at once. Goodput
 is the time that the steps take by themselves over the time from the first start to the end.
 
-Beside them stands the optimum on the same trace: what remains if steps, starts and saves take what
-they were measured to take here, with the best of all fixed intervals of saves (the formula of Young
-and Daly gives about that one, sqrt(2 * cost of a save * mean time between failures)).
+Beside them stands the formula's optimum on the same trace: what remains if starts and saves take
+what they were measured to take here and saves come every sqrt(2 * cost of a save * mean time
+between failures) seconds (Young and Daly), on average over where in an interval the failures fall.
 """
 
 import itertools
@@ -51,10 +51,11 @@ def bursts(mean, seed):
 
 
 TRACES = {
-    "exponential, mean 20 s": lambda: exponential(20, 4),
-    "exponential, mean 60 s": lambda: exponential(60, 1),
-    "bursts, mean 20 s": lambda: bursts(20, 3),
+    "exponential, mean 20 s": (exponential, 20, 4),
+    "exponential, mean 60 s": (exponential, 60, 9),
+    "bursts, mean 20 s": (bursts, 20, 3),
 }
+PHASES = 20
 
 
 def run(contender, folder, steps, every, moments):
@@ -100,29 +101,36 @@ def kill(pid):
     return 1
 
 
-def optimum(work, start, save, moments):
-    """Returns the seconds that the trace leaves possible, with the best fixed interval."""
+def optimum(work, start, save, mean, moments):
+    """Returns the seconds that the trace leaves possible with the formula's interval.
+
+    Args:
+        work: seconds of steps.
+        start: seconds from the start of a process until it trains.
+        save: seconds that a save takes.
+        mean: seconds between failures.
+        moments: the failures.
+    """
+    interval = math.sqrt(2 * save * mean)
     moments = list(itertools.takewhile(lambda at: at < 100 * work, moments))
-    return min(
-        simulated(work, start, save, interval / 20, moments)
-        for interval in range(4, int(20 * work))
-    )
+    phases = [(number + 0.5) / PHASES for number in range(PHASES)]
 
+    def simulated(first):
+        """Returns the seconds if each attempt makes its first save after `first` seconds."""
+        now = done = 0.0
+        for failure in [*moments, math.inf]:
+            at, piece = now + start, first
+            while at < failure and done < work:
+                piece = min(piece, work - done)
+                at += piece + save
+                done += piece if at <= failure else 0.0
+                piece = interval
+            if done >= work and at <= failure:
+                return at
+            now = max(now, failure)
+        raise AssertionError("no end")
 
-def simulated(work, start, save, interval, moments):
-    """Returns the seconds to the end of the work, saved every `interval` seconds of it."""
-    now = done = 0.0
-    for failure in [*moments, math.inf]:
-        at = now + start
-        while at < failure and done < work:
-            piece = min(interval, work - done)
-            at += piece + save
-            if at <= failure:
-                done += piece
-        if done >= work and at <= failure:
-            return at
-        now = max(now, failure)
-    raise AssertionError("no end")
+    return statistics.mean(simulated(phase * interval) for phase in phases)
 
 
 def journal(folder):
@@ -147,22 +155,28 @@ def main(work, names):
 def compare(name, steps, every, work, scratch):
     """Prints the rows of one trace."""
     os.mkdir(scratch)
+    trace, mean, seed = TRACES[name]
     seconds, kills = {}, {}
     for contender in ("ours", "keras", "guide"):
         folder = os.path.join(scratch, contender)
-        seconds[contender], kills[contender] = run(contender, folder, steps, every, TRACES[name]())
+        seconds[contender], kills[contender] = run(
+            contender, folder, steps, every, trace(mean, seed)
+        )
     events = journal(os.path.join(scratch, "ours"))
-    report = goodput.report(events)
-    start = (report["secs"]["starting"] + report["secs"]["restoring"]) / report["attempts"]
-    save = statistics.median(e["stall_secs"] for e in events if e["event"] == "save")
-    seconds["the optimum on this trace"] = optimum(work, start, save, TRACES[name]())
+    told = goodput.report(events)
+    trained = sum(event["event"] == "train" for event in events)
+    start = (told["secs"]["starting"] + told["secs"]["restoring"]) / trained
+    save = statistics.median(e["write_secs"] for e in events if e["event"] == "save")
+    seconds["the formula's optimum"] = optimum(work, start, save, mean, trace(mean, seed))
     for contender, secs in seconds.items():
         print(
             f"| {name} | {contender} | {kills.get(contender, '')} | {secs:.1f} "
             f"| {work / secs:.3f} | {secs / seconds['ours']:.3f} |",
             flush=True,
         )
+    shares = ", ".join(f"{key} {secs:.1f}" for key, secs in told["secs"].items())
+    print(f"ours in seconds: {shares}; a start {start:.2f}, a save {save:.3f}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main(float((sys.argv[1:] or ["40"])[0]), sys.argv[2:] or list(TRACES))
+    main(float((sys.argv[1:] or ["60"])[0]), sys.argv[2:] or list(TRACES))

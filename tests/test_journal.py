@@ -23,12 +23,12 @@ def test_a_life(make, folder):
     program.restore(6)
     told = [(event["event"], event.get("step")) for event in events(folder)]
     assert told == [
-        *(("start", None), ("save", 3), ("save", 6), ("stop", 8)),
-        *(("start", None), ("restore", 6), ("save", 9), ("save", 10), ("stop", 10)),
+        *(("start", None), ("train", 0), ("save", 3), ("save", 6), ("stop", 8)),
+        *(("start", None), ("restore", 6), ("train", 6), ("save", 9), ("save", 10), ("stop", 10)),
         ("rewind", 6),
     ]
-    assert events(folder)[3]["error"] == "SimulatedCrash: crash at step 8"
-    assert events(folder)[2]["bytes"] > 0
+    assert events(folder)[4]["error"] == "SimulatedCrash: crash at step 8"
+    assert events(folder)[3]["bytes"] > 0
     assert events(folder)[-1]["set_aside"] == [9, 10]
 
 
@@ -48,7 +48,7 @@ def test_a_torn_line(make, folder, torn):
     path.write_bytes(path.read_bytes() + torn)
     make(max_steps=6).train()
     assert [event["event"] for event in events(folder)[before:]] == [
-        *("start", "restore", "save", "stop")
+        *("start", "restore", "train", "save", "stop")
     ]
 
 

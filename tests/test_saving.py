@@ -2,7 +2,9 @@
 
 import ctypes
 import errno
+import json
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -543,12 +545,43 @@ def test_a_slow_disk_does_not_put_off_saves_for_hours():
 def test_young_and_daly():
     """C = 0.5 s, a failure every hour: sqrt(2 * 0.5 * 3600) = 60 s."""
     chosen = policy.Policy(
-        every_steps=None, every_secs=None, overhead=0.01, mean_secs_between_failures=3600, now=0.0
+        every_steps=None, every_secs=None, overhead=0.01, failures=2, trained_secs=7190, now=0.0
     )
     chosen.begun(10.0)
     chosen.cost(0.0, 0.5)
     assert not chosen.is_due(1, 69.9)
     assert chosen.is_due(1, 70.0)
+
+
+def test_what_fails_often_saves_often_and_less_so_once_it_holds():
+    """C = 0.04 s: 1 % is 4 s; a failure every 20 s asks for 1.26 s, every 2,000 s for 12.6 s."""
+    chosen = policy.Policy(
+        every_steps=None,
+        every_secs=None,
+        overhead=0.01,
+        cost_secs=0.04,
+        failures=3,
+        trained_secs=60.0,
+        now=0.0,
+    )
+    assert not chosen.is_due(1, 1.26)
+    assert chosen.is_due(1, 1.27)
+    chosen.begun(5940.0)
+    chosen.cost(0.04, 0.04)
+    assert not chosen.is_due(2, 5952.6)
+    assert chosen.is_due(2, 5952.7)
+
+
+def test_however_often_it_fails_saves_take_a_tenth_of_the_time():
+    chosen = policy.Policy(
+        every_steps=None, every_secs=None, overhead=0.01, failures=9, trained_secs=0.9, now=0.0
+    )
+    assert not chosen.is_due(1, 0.99)
+    assert chosen.is_due(1, 1.0)
+    chosen.begun(1.0)
+    chosen.cost(90.0, 90.0)
+    assert not chosen.is_due(2, 990.9)
+    assert chosen.is_due(2, 991.0)
 
 
 def test_fixed_intervals():
@@ -567,18 +600,27 @@ def test_fixed_intervals():
     assert not stepped.is_due(11, 1e6)
 
 
-def test_failures_are_counted_from_the_journal():
-    def event(name, **what):
-        return {"event": name, **what}
+def test_what_the_journal_tells_is_used_at_the_next_start(make, folder):
+    """Two runs of 10 s that were killed, and a save that took 0.2 s: sqrt(2 * 0.2 * 10) = 2 s."""
+    make(max_steps=3).train()
+    lines = [
+        {"time": 0, "event": "start"},
+        {"time": 0, "event": "train", "step": 0},
+        {"time": 10, "event": "save", "step": 1, "stall_secs": 0.2, "write_secs": 0.2},
+        {"time": 10, "event": "start"},
+        {"time": 10, "event": "train", "step": 1},
+        {"time": 20, "event": "ended", "number": 2, "status": -9, "newest": 1},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (pathlib.Path(folder) / "journal.jsonl").write_text(text)
+    chosen = make(save_every_steps=None)._Trainer__saver._policy
+    assert chosen._automatic_secs == pytest.approx(2.0, rel=0.01)
 
-    killed = [event("start"), event("save")]
-    ended = [event("start"), event("save"), event("stop", reason="finished")]
-    raised = [event("start"), event("save"), event("stop", reason="error")]
-    looked = [event("start")]
-    assert journal.failures([*killed, *looked]) == 1
-    assert journal.failures([*ended, *looked]) == 0
-    assert journal.failures([*raised, *killed, *looked, *ended, *looked]) == 2
-    assert journal.failures([]) == 0
+
+def test_a_first_save_comes_early_for_a_small_state(make):
+    """10 ms for the files, at 1 %."""
+    chosen = make(save_every_steps=None)._Trainer__saver._policy
+    assert chosen._automatic_secs == pytest.approx(1.0, rel=0.01)
 
 
 def test_an_interval_shorter_than_a_save_is_said_once(make, said):

@@ -235,13 +235,15 @@ def test_a_real_run_is_brought_to_its_end(folder, tmp_path, capsys):
 def test_where_the_time_goes_by_hand():
     """Two attempts of 100 s and 60 s: figures that can be checked in the head."""
     journal = [
-        {"time": 1020, "event": "start", "process_secs": 20},
+        {"time": 1018, "event": "start", "process_secs": 18},
+        {"time": 1020, "event": "train", "step": 0},
         {"time": 1050, "event": "save", "step": 300, "stall_secs": 1, "write_secs": 2},
         {"time": 1080, "event": "save", "step": 600, "stall_secs": 1, "write_secs": 2},
         {"time": 1100, "event": "ended", "number": 1, "status": -9, "newest": 600},
         {"time": 1105, "event": "attempt", "number": 2, "command": []},
         {"time": 1116, "event": "start", "process_secs": 10},
         {"time": 1116, "event": "restore", "step": 600, "steps_lost": 0, "secs": 4},
+        {"time": 1116, "event": "train", "step": 600},
         {"time": 1160, "event": "save", "step": 1000, "stall_secs": 2, "write_secs": 2},
         {"time": 1165, "event": "stop", "step": 1000, "reason": "finished"},
         {"time": 1166, "event": "ended", "number": 2, "status": 0, "newest": 1000},
@@ -252,13 +254,51 @@ def test_where_the_time_goes_by_hand():
         "stepping": (58 - 2) + (50 - 2),
         "saving": 2 + 2,
         "restoring": 4,
-        "starting": 20 + 6,
+        "starting": 20 + 7,
         "lost": 22,
-        "idle": 6,
+        "idle": 5,
     }
     assert found["goodput"] == pytest.approx(104 / 166)
     assert found["interruptions"] == 1
     assert found["steps_lost"] == [round(22 * 600 / 58)]
+    assert goodput.failures(journal) == (1, 80 + 50)
+
+
+def test_attempts_that_never_came_to_train():
+    """Killed while it started: all of it is time to start. Only looked at: no failure."""
+    journal = [
+        {"time": 1000, "event": "attempt", "number": 1, "command": []},
+        {"time": 1003, "event": "ended", "number": 1, "status": -9, "newest": None},
+        {"time": 1003, "event": "attempt", "number": 2, "command": []},
+        {"time": 1005, "event": "start", "process_secs": 2},
+        {"time": 1006, "event": "train", "step": 0},
+        {"time": 1016, "event": "ended", "number": 2, "status": -9, "newest": None},
+        {"time": 1020, "event": "start", "process_secs": 1},
+    ]
+    found = goodput.report(journal)
+    assert found["secs"] == {
+        "stepping": 0,
+        "saving": 0,
+        "restoring": 0,
+        "starting": 3 + 3 + 1,
+        "lost": 10,
+        "idle": 3,
+    }
+    assert (found["attempts"], found["steps_lost"]) == (3, [0, 0, 0])
+    assert goodput.failures(journal) == (1, 10)
+
+
+def test_failures_are_those_of_runs_that_trained():
+    def run(*events):
+        return [{"time": 0, "event": "start"}, *({"time": 5, **event} for event in events)]
+
+    train, looked = {"event": "train", "step": 0}, run()
+    killed, raised = run(train), run(train, {"event": "stop", "reason": "error"})
+    ended = run(train, {"event": "stop", "reason": "finished"})
+    assert goodput.failures([*killed, *looked])[0] == 1
+    assert goodput.failures([*ended, *looked])[0] == 0
+    assert goodput.failures([*raised, *killed, *looked, *ended, *looked])[0] == 2
+    assert goodput.failures([]) == (0, 0)
 
 
 def test_an_empty_journal_is_a_finding(make, folder, capsys):

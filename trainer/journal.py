@@ -8,6 +8,7 @@ interval of saves counts the failures in it.
 
     start     process, host, seed, process_secs (since the process began)
     restore   step, steps_lost, secs
+    train     step: training begins
     save      step, stall_secs (training stood still), write_secs (snapshot to disk), bytes
     skip      step, writing: left out, since that checkpoint was still being written
     failure   step, error: a save that failed
@@ -94,22 +95,3 @@ def read(files: files_module.Files, folder: str) -> list[dict[str, Any]]:
         if isinstance(event, dict) and "event" in event:
             events.append(event)
     return events
-
-
-def failures(events: list[dict[str, Any]]) -> int:
-    """Returns how many runs ended by an error, or were killed after they had begun to save.
-
-    Args:
-        events: what `read` returned, the present start included.
-    """
-    count, saving = 0, False
-    for event in events:
-        if event["event"] == "stop":
-            count += event.get("reason") == "error"
-            saving = False
-        elif event["event"] == "start":
-            count += saving
-            saving = False
-        else:
-            saving = saving or event["event"] in ("save", "skip", "failure")
-    return count

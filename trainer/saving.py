@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer import assembly, clock, config, context, errors, journal, writing
-from trainer.checkpoints import policy
+from trainer import assembly, clock, config, context, errors, goodput, journal, writing
+from trainer.checkpoints import bundle, policy
 from trainer.log import LOG
 
 _FAILURES_IN_A_ROW = 3
 # A small state is on the disk in some milliseconds: training waits for it, so that whoever is
 # killed right after a save finds it. A disk that once took longer is not waited for again.
 _PATIENCE_SECS = 5.0
+# What a save is taken to cost before one was measured: low, since the first shows what it does.
+_A_FILE_SECS, _BYTES_A_SEC, _MOST_GUESSED_SECS = 0.01, 1e9, 0.1
 _SMALL_DATA_BYTES, _LARGE_DATA_BYTES = 100_000, 10_000_000
 
 
@@ -39,13 +41,7 @@ class Saver:
         self._writer = writing.Writer(parts)
         self._background = settings.async_save
         self._raise = settings.on_save_error == "raise"
-        self._policy = policy.Policy(
-            every_steps=settings.save_every_steps,
-            every_secs=settings.save_every_secs,
-            overhead=settings.save_overhead,
-            mean_secs_between_failures=_mean_secs_between_failures(parts),
-            now=clock.now(),
-        )
+        self._policy = _policy(settings, parts)
         self._attempts = self._failures = self._failures_in_a_row = self._skips = 0
         self._write_secs = self._stall_secs = 0.0
         self._went_on: float | None = None
@@ -307,7 +303,19 @@ def _warn_of_large_data(written: writing.Written) -> None:
         )
 
 
-def _mean_secs_between_failures(parts: assembly.Parts) -> float | None:
-    """Returns seconds of training per failure so far in this folder, or None without a failure."""
-    failures = journal.failures(journal.read(parts.store.files, parts.store.folder))
-    return parts.stopwatch.read() / failures if failures else None
+def _policy(settings: config.TrainerConfig, parts: assembly.Parts) -> policy.Policy:
+    """Returns when to save, by what the journal of this folder tells of failures and costs."""
+    events = journal.read(parts.store.files, parts.store.folder)
+    failures, trained_secs = goodput.failures(events)
+    costs = [event["write_secs"] for event in events if event["event"] == "save"]
+    size = sum(bundle.size_of(value) for value in parts.content.variables.values().values())
+    guess = min(_MOST_GUESSED_SECS, _A_FILE_SECS + size / _BYTES_A_SEC)
+    return policy.Policy(
+        every_steps=settings.save_every_steps,
+        every_secs=settings.save_every_secs,
+        overhead=settings.save_overhead,
+        cost_secs=costs[-1] if costs else guess,
+        failures=failures,
+        trained_secs=trained_secs,
+        now=clock.now(),
+    )

@@ -140,6 +140,7 @@ class Trainer:
         """
         parts, saver = self.__parts, self.__saver
         parts.store.check_owned()
+        parts.loop.resume()  # a signal may have come after the last step of an earlier run
         goal = ending.goal(parts.step, max_steps, steps, self.__config)
         ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
         with signals.watch(parts.loop.interrupt) as watch:
@@ -156,7 +157,6 @@ class Trainer:
                 raise
             finally:
                 parts.hooks.end(ctx)
-                parts.loop.resume()
             result = end.result(reason)
         LOG.info("%s at step %d; %s", reason.replace("_", " "), parts.step, saver.stands())
         return result
@@ -168,6 +168,7 @@ class Trainer:
         retrying, reason = retry.Retry(parts, self.__saver), end.before()
         if reason is None:
             parts.loop.prepare(parts.source.iterator)
+            parts.journal.note("train", step=parts.step)
         parts.hooks.begin(ctx)
         undoing.make_possible(reason)
         while True:

@@ -4,10 +4,10 @@ Owns the decision and its three rules: every so many steps, every so many second
 share of the training time allows. Promises to look at no clock: the time is an argument. Refuses to
 write anything.
 
-The automatic interval is the longer of `cost / overhead` and, where failures are on record, the one
-that loses least to saves and to repeated work together, `sqrt(2 * cost * mean time between
-failures)` (J. W. Young, CACM 17(9), 1974; J. T. Daly, FGCS 22(3), 2006); ten minutes at most. What
-keeps training waiting stays within its share of the time even so.
+The automatic interval is `cost / overhead` or, where failures are on record, the one that loses
+least to saves and to repeated work together, `sqrt(2 * cost * mean time between failures)`
+(J. W. Young, CACM 17(9), 1974; J. T. Daly, FGCS 22(3), 2006), but at least ten times the cost. It
+is ten minutes at most, unless what keeps training waiting would take more than its share then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 _LONGEST_SECS = 600.0
-_FIRST_GUESS_SECS = 0.1  # until the first save is measured: one save after 10 s at a share of 1 %
+_MOST_SHARE = 0.1  # of the time for saves, however often runs fail
 
 
 class Policy:
@@ -25,7 +25,9 @@ class Policy:
         every_steps: save at the multiples of this, or None.
         every_secs: save when this many seconds have passed since the last save, or None.
         overhead: share of the time that saves may cost; used when both intervals are None.
-        mean_secs_between_failures: seconds of training per failure so far; None: no failure yet.
+        cost_secs: what a save may cost, until the first one is measured.
+        failures: how many runs have failed so far.
+        trained_secs: for how long all of them trained.
         now: seconds on a monotonic clock.
     """
 
@@ -35,15 +37,17 @@ class Policy:
         every_steps: int | None,
         every_secs: float | None,
         overhead: float,
-        mean_secs_between_failures: float | None = None,
+        cost_secs: float = 0.1,
+        failures: int = 0,
+        trained_secs: float = 0.0,
         now: float,
     ):
         self._every_steps = every_steps
         self._every_secs = every_secs
         self._overhead = overhead
-        self._mean_secs = mean_secs_between_failures
-        self._automatic_secs = _FIRST_GUESS_SECS / overhead
-        self._last = now
+        self._failures = failures
+        self._begun, self._last = now - trained_secs, now
+        self._automatic_secs = self._interval(cost_secs)
 
     @property
     def watches_clock(self) -> bool:
@@ -76,7 +80,12 @@ class Policy:
             write_secs: how long it took in all, from the snapshot to the disk.
         """
         self._last += stall_secs
-        wanted = write_secs / self._overhead
-        if self._mean_secs is not None:
-            wanted = max(wanted, math.sqrt(2 * write_secs * self._mean_secs))
-        self._automatic_secs = max(stall_secs / self._overhead, min(wanted, _LONGEST_SECS))
+        share = _MOST_SHARE if self._failures else self._overhead
+        self._automatic_secs = max(stall_secs / share, self._interval(write_secs))
+
+    def _interval(self, cost_secs: float) -> float:
+        wanted = cost_secs / self._overhead
+        if self._failures:
+            mean_secs = (self._last - self._begun) / self._failures
+            wanted = max(math.sqrt(2 * cost_secs * mean_secs), cost_secs / _MOST_SHARE)
+        return min(wanted, _LONGEST_SECS)
