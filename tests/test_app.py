@@ -123,6 +123,7 @@ def test_flags_are_the_configs_fields():
         "on_nonfinite": "raise",
         "max_rollbacks": 3,
         "max_secs": None,
+        "max_process_secs": None,
         "grace_secs": 30.0,
     }
 

@@ -323,6 +323,27 @@ def test_a_budget_leaves_time_for_the_last_save(make, monkeypatch):
     assert program.train() == trainer.RunResult(55, "time_budget", 0)
 
 
+def test_a_budget_of_each_process(make, said, monkeypatch):
+    """60 s from the construction on, of which the first 10 are gone when training begins."""
+    now = [0.0]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+
+    class Second(trainer.Hook):
+        def before_step(self, ctx):
+            now[0] += 1.0
+
+    settings = {"save_every_steps": 100, "max_process_secs": 60, "max_steps": 80}
+    program = make(hooks=[Second()], **settings)
+    now[0] += 10.0
+    assert program.train() == trainer.RunResult(50, "preempted", 75)
+    assert program.checkpoints == [50]
+    assert "the time of this process (max_process_secs) is used up" in said()
+    assert program.train() == trainer.RunResult(50, "preempted", 75)
+    again = make(hooks=[Second()], **settings)
+    assert again.train() == trainer.RunResult(80, "finished", 0)
+    assert float(again.w) == 80 * 81 / 2
+
+
 def test_a_budget_is_an_end_by_itself(make):
     result = make(Slow, save_every_steps=None, max_secs=0.5).train()
     assert result.reason == "time_budget"

@@ -29,7 +29,7 @@ class TrainerConfig:
         save_every_steps: save after each step whose number is a multiple of this.
         save_every_secs: save when this many seconds have gone by since the last save.
         save_overhead: share of the training time, above 0 and below 1, that saves may cost when
-            neither interval is given.
+            neither interval is given; more once runs have failed, if less is lost so.
         max_to_keep: newest checkpoints kept, at least 1; None keeps all.
         keep_every_n_hours: in addition, one checkpoint per so many hours of training is kept.
         keep_program_values: glob patterns of state names that a restore leaves as the program set
@@ -51,6 +51,8 @@ class TrainerConfig:
         max_rollbacks: rollbacks in one `train()` at most.
         max_secs: seconds of training at most, over all resumes, the last save included; steps that
             a kill undid do not count. The run may go on for one step, or 0.2 s, longer.
+        max_process_secs: seconds from the construction of the trainer at most, for a cluster that
+            ends jobs by the clock: the run ends as if by SIGTERM, "preempted", to be run again.
         grace_secs: seconds that a stop signal leaves; a last save that takes longer is not begun.
 
     Raises:
@@ -80,6 +82,9 @@ class TrainerConfig:
     )
     max_rollbacks: int = _option(3, "Rollbacks in one train() at most.")
     max_secs: float | None = _option(None, "Seconds of training at most, over all resumes.")
+    max_process_secs: float | None = _option(
+        None, "Seconds of one process at most; it ends with status 75, to be run again."
+    )
     grace_secs: float = _option(30.0, "Seconds that a stop signal leaves for the last save.")
 
     def __post_init__(self) -> None:
@@ -89,7 +94,7 @@ class TrainerConfig:
             object.__setattr__(self, "init_from", _folder(self.init_from, "init_from"))
         for name in ("max_steps", "epochs", "save_every_steps", "max_to_keep", "steps_per_call"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        for name in ("save_every_secs", "keep_every_n_hours", "max_secs"):
+        for name in ("save_every_secs", "keep_every_n_hours", "max_secs", "max_process_secs"):
             _check_positive(name, getattr(self, name))
         if not (_is_number(self.save_overhead) and 0 < self.save_overhead < 1):
             raise ValueError(

@@ -39,15 +39,21 @@ class Goal:
         step: the step to end at; None: at the end of the data.
         more: asked for as so many steps more, which overrules an earlier stop.
         secs: seconds of training, over all resumes; None: no bound.
+        until: when the time of this process is over, on the monotonic clock; None: never.
     """
 
     step: int | None
     more: bool
     secs: float | None = None
+    until: float | None = None
 
 
 def goal(
-    here: int, max_steps: int | None, steps: int | None, settings: config.TrainerConfig
+    here: int,
+    max_steps: int | None,
+    steps: int | None,
+    settings: config.TrainerConfig,
+    constructed: float,
 ) -> Goal:
     """Returns the goal that arguments and config describe.
 
@@ -56,6 +62,7 @@ def goal(
         max_steps: argument of `train()`.
         steps: argument of `train()`.
         settings: the config.
+        constructed: when the trainer was, on the monotonic clock.
 
     Raises:
         ValueError: both arguments are given, one is below 1, or no end is given anywhere.
@@ -67,16 +74,18 @@ def goal(
             f"train(max_steps={max_steps}, steps={steps}): give one of them: max_steps is a total, "
             "steps counts from here"
         )
+    process_secs = settings.max_process_secs
+    until = None if process_secs is None else constructed + process_secs
     if steps is not None:
         LOG.info("training %d more steps, from step %d to %d", steps, here, here + steps)
-        return Goal(here + steps, True, settings.max_secs)
+        return Goal(here + steps, True, settings.max_secs, until)
     total = settings.max_steps if max_steps is None else max_steps
     if total is None and settings.epochs is None and settings.max_secs is None:
         raise ValueError(
             "no end is given: set max_steps, epochs or max_secs in the config, or call "
             "train(max_steps=...) or train(steps=...)"
         )
-    return Goal(total, False, settings.max_secs)
+    return Goal(total, False, settings.max_secs, until)
 
 
 class Ending:
@@ -109,7 +118,7 @@ class Ending:
     @property
     def waits(self) -> bool:
         """Whether the run may come to its end at a time and not at a step."""
-        return self._goal.secs is not None
+        return self._goal.secs is not None or self._goal.until is not None
 
     def save_asked(self) -> bool:
         """Tells whether a signal asked for a save since this was called last."""
@@ -162,6 +171,9 @@ class Ending:
         if self._goal.secs is not None and trained + save_secs >= self._goal.secs:
             LOG.info("time budget reached: %.4g of max_secs=%.4g s", trained, self._goal.secs)
             return "time_budget"
+        if self._goal.until is not None and clock.now() + save_secs >= self._goal.until:
+            LOG.info("the time of this process (max_process_secs) is used up")
+            return "preempted"
         return None
 
     def after_call(self, call: compiled.Call) -> str | None:

@@ -16,6 +16,7 @@ import tensorflow as tf
 from trainer import (
     assembly,
     checks,
+    clock,
     compiled,
     config,
     context,
@@ -64,7 +65,7 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
     ):
         make_visible()
-        self.__config = checks.settings(config)
+        self.__config, self.__constructed = checks.settings(config), clock.now()
         self.__strategy = checks.one_device(strategy)
         with self.__strategy.scope():
             self.__counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
@@ -141,7 +142,7 @@ class Trainer:
         parts, saver = self.__parts, self.__saver
         parts.store.check_owned()
         parts.loop.resume()  # a signal may have come after the last step of an earlier run
-        goal = ending.goal(parts.step, max_steps, steps, self.__config)
+        goal = ending.goal(parts.step, max_steps, steps, self.__config, self.__constructed)
         ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
         with signals.watch(parts.loop.interrupt) as watch:
             end = ending.Ending(goal, parts, ctx, watch)
