@@ -1,10 +1,12 @@
-"""Goodput under failures: a real job killed by a seeded trace, beside Keras and the guide's loop.
+"""Goodput under failures: a real job killed by a seeded trace, beside Keras and loops by hand.
 
     python benchmarks/goodput.py [SECONDS_OF_WORK] [TRACE ...]     (default 60 s; all traces)
 
-The same job (so many steps of some milliseconds) is run to its end by each contender, in processes
-of its own that are killed (SIGKILL) at the moments of the trace and started again at once. Goodput
-is the time that the steps take by themselves over the time from the first start to the end.
+The same job (so many steps of some milliseconds) is run to its end by each contender: this package
+with automatic saves, under `supervise`; Keras with `BackupAndRestore`; the custom loop of
+TensorFlow's migration guide; and that loop in the graph. They run in processes that are killed
+(SIGKILL) at the moments of the trace and started again at once. Goodput is the time that the steps
+take by themselves over the time from the first start to the end.
 
 Beside them stands the formula's optimum on the same trace: what remains if starts and saves take
 what they were measured to take here and saves come every sqrt(2 * cost of a save * mean time
@@ -139,6 +141,12 @@ def journal(folder):
     return [json.loads(line) for line in lines]
 
 
+def starts(events):
+    """Returns the events "start" and "train" of each process that came to train."""
+    kinds = [event for event in events if event["event"] in ("start", "train")]
+    return [pair for pair in itertools.pairwise(kinds) if pair[1]["event"] == "train"]
+
+
 def main(work, names):
     """Prints the table."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -157,15 +165,16 @@ def compare(name, steps, every, work, scratch):
     os.mkdir(scratch)
     trace, mean, seed = TRACES[name]
     seconds, kills = {}, {}
-    for contender in ("ours", "keras", "guide"):
+    for contender in ("ours", "keras", "guide", "graph"):
         folder = os.path.join(scratch, contender)
         seconds[contender], kills[contender] = run(
             contender, folder, steps, every, trace(mean, seed)
         )
     events = journal(os.path.join(scratch, "ours"))
     told = goodput.report(events)
-    trained = sum(event["event"] == "train" for event in events)
-    start = (told["secs"]["starting"] + told["secs"]["restoring"]) / trained
+    start = statistics.median(
+        train["time"] - begun["time"] + begun["process_secs"] for begun, train in starts(events)
+    )
     save = statistics.median(e["write_secs"] for e in events if e["event"] == "save")
     seconds["the formula's optimum"] = optimum(work, start, save, mean, trace(mean, seed))
     for contender, secs in seconds.items():

@@ -1,6 +1,6 @@
 """The job of goodput.py, as a user of each contender writes it.
 
-python goodput_job.py ours|keras|guide --model_dir=FOLDER --max_steps=N --save_every_steps=N
+python goodput_job.py ours|keras|guide|graph --model_dir=FOLDER --max_steps=N --save_every_steps=N
 python goodput_job.py time                 prints the seconds that a step takes by itself
 """
 
@@ -47,24 +47,35 @@ def keras(argv):
 
 
 def guide(argv):
-    """The guide's custom loop, with the restore that it leaves out."""
+    """The custom loop of TensorFlow's migration guide, with the restore that it leaves out."""
+    by_hand(argv, in_graph=False)
+
+
+def graph(argv):
+    """The same with the loop over steps in the graph, which the guide does not have."""
+    by_hand(argv, in_graph=True)
+
+
+def by_hand(argv, *, in_graph):
+    """A loop written by hand that saves with `tf.train.CheckpointManager`."""
     flags = flags_of(argv)
-    step = workloads.make_step(SIZE)
+    step = tf.function(workloads.make_step(SIZE))
     count = tf.Variable(0, dtype=tf.int64)
     iterator = iter(workloads.dataset(SIZE))
-    checkpoint = tf.train.Checkpoint(count=count, iterator=iterator, **step.parts)
+    parts = step.python_function.parts
+    checkpoint = tf.train.Checkpoint(count=count, iterator=iterator, **parts)
     manager = tf.train.CheckpointManager(checkpoint, flags["model_dir"], max_to_keep=5)
     checkpoint.restore(manager.latest_checkpoint)
 
-    @tf.function
     def loop(iterator, steps):
-        for _ in tf.range(steps):
+        for _ in tf.range(steps) if in_graph else range(int(steps)):
             step(next(iterator))
             count.assign_add(1)
 
+    run = tf.function(loop) if in_graph else loop
     most, every = int(flags["max_steps"]), int(flags["save_every_steps"])
     while int(count) < most:
-        loop(iterator, tf.constant(min(every, most - int(count))))
+        run(iterator, tf.constant(min(every, most - int(count))))
         manager.save()
 
 
@@ -93,4 +104,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "time":
         time_steps()
     else:
-        {"ours": ours, "keras": keras, "guide": guide}[sys.argv[1]]([sys.argv[0], *sys.argv[2:]])
+        jobs = {"ours": ours, "keras": keras, "guide": guide, "graph": graph}
+        jobs[sys.argv[1]]([sys.argv[0], *sys.argv[2:]])

@@ -32,7 +32,10 @@ from conftest import Summing, run_python
         ({"seed": 2**31}, "seed must be a whole number from 0"),
         ({"resume": "yes"}, "resume must be one of 'auto', 'required', 'never', got 'yes'"),
         ({"on_save_error": "ignore"}, "on_save_error must be one of 'warn', 'raise', got 'ignore'"),
-        ({"on_nonfinite": "skip"}, "on_nonfinite must be one of 'raise', 'rollback', got 'skip'"),
+        (
+            {"on_nonfinite": "skip"},
+            "on_nonfinite must be one of 'raise', 'rollback', 'ignore', got 'skip'",
+        ),
         ({"max_rollbacks": 0}, "max_rollbacks must be a whole number of at least 1"),
         ({"max_secs": 0}, "max_secs must be a number above 0 or None, got 0"),
         ({"grace_secs": None}, "grace_secs must be a number of at least 0, got None"),

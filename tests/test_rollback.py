@@ -1,6 +1,7 @@
 """Bad numbers: going back, and leaving the batch out that did it."""
 
 import json
+import math
 import pathlib
 
 import pytest
@@ -36,6 +37,7 @@ class Late(Summing):
 
 
 ROLLBACK = {"on_nonfinite": "rollback", "save_every_steps": 3, "max_to_keep": 2, "max_steps": 12}
+IGNORE = {"on_nonfinite": "ignore"}
 
 
 def events(folder, event):
@@ -48,6 +50,20 @@ def test_without_it_the_run_stops_and_the_healthy_checkpoints_stay(make):
     with pytest.raises(trainer.NonFiniteError, match="output 'loss' of step 8 is nan"):
         program.train()
     assert program.checkpoints == [3, 6]
+
+
+@pytest.mark.parametrize("program_class", [Poisoned, Late])
+def test_they_may_be_ignored(make, said, program_class):
+    program = make(program_class, hooks=[testing.CrashAt(10)], **ROLLBACK | IGNORE)
+    crash(program)
+    again = make(program_class, **ROLLBACK | IGNORE)
+    assert again.restored_step == 9
+    assert again.train() == trainer.RunResult(12, "finished", 0)
+    assert math.isnan(float(again.w))
+    assert again.checkpoints == [9, 12]
+    assert "not finite" not in said()
+    with make(program_class, max_steps=12):
+        assert "checkpoint 12 holds values that are not finite: w" in said()
 
 
 @pytest.mark.parametrize("program_class", [Poisoned, Late])

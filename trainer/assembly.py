@@ -58,6 +58,7 @@ class Parts:
         restored_step: step of the checkpoint that was restored, or None.
         hook_tensors: what that checkpoint held for hooks, for those registered later.
         never_finite: variables that were made with an infinity (a best value so far, say).
+        heeds_non_finite: whether numbers that are not finite matter.
         torn: why the state in memory is that of no whole step, or None.
         failed: the error that `train_step` or the data raised last, or None.
         in_step_hooks: whether hooks of a step are being called.
@@ -79,9 +80,20 @@ class Parts:
     restored_step: int | None = None
     hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     never_finite: set[str] = dataclasses.field(default_factory=set)
+    heeds_non_finite: bool = True
     torn: str | None = None
     failed: BaseException | None = None
     in_step_hooks: bool = False
+
+    def poisoned(self, values: Mapping[str, Any]) -> list[str]:
+        """Returns the names of values that are not finite and should be.
+
+        Args:
+            values: of variables, by name.
+        """
+        if not self.heeds_non_finite:
+            return []
+        return sorted(set(snapshot.non_finite(values)) - self.never_finite)
 
 
 def assemble(
@@ -199,6 +211,7 @@ def _build(
         )
     outputs, stopwatch = history.History(), clock.Stopwatch()
     variables = state.State((), settings.keep_program_values)
+    heeds = settings.on_nonfinite != "ignore"
     parts = Parts(
         store=store,
         journal=journal.Journal(store.files, store.folder),
@@ -207,11 +220,12 @@ def _build(
         counter=counter,
         source=source,
         compiled_step=step,
-        loop=compiled.Loop(step, counter, source.iterator),
+        loop=compiled.Loop(step, counter, source.iterator, ends_if_not_finite=heeds),
         hooks=hook_list,
         history=outputs,
         content=content.Content(variables, source, hook_list, outputs, stopwatch),
         stopwatch=stopwatch,
+        heeds_non_finite=heeds,
     )
     _look_through(program, parts)
     return parts
@@ -305,7 +319,7 @@ def _apply(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
     parts.hook_tensors = content.of_hooks(tensors)
     parts.torn = None
     restored = {name: tensors[name] for name in manifest.variables}
-    poisoned = sorted(set(snapshot.non_finite(restored)) - parts.never_finite)
+    poisoned = parts.poisoned(restored)
     if poisoned:
         LOG.warning(
             "checkpoint %d holds values that are not finite: %s; it cannot be saved again so. Go "

@@ -67,10 +67,15 @@ class Loop:
         step: the traced step.
         counter: int64 variable, one more after each step.
         iterator: an iterator like those that `run` will be given.
+        ends_if_not_finite: whether the loop looks at the outputs, and ends after a step of which
+            one is NaN or infinite.
     """
 
-    def __init__(self, step: Step, counter: tf.Variable, iterator: Any):
+    def __init__(
+        self, step: Step, counter: tf.Variable, iterator: Any, *, ends_if_not_finite: bool = True
+    ):
         self._step = step
+        self._looks = ends_if_not_finite
         self._counter = counter
         self._spec, self._element_spec = iterator._type_spec, iterator.element_spec
         self._interrupted = tf.Variable(False, trainable=False, name="interrupted")
@@ -155,7 +160,7 @@ class Loop:
             new = self._step(optional.get_value())
             with tf.control_dependencies(list(new.values())):
                 self._counter.assign_add(1)
-            return [_all_finite(new), *(new[name][tf.newaxis] for name in self._step.outputs)]
+            return [self._all_finite(new), *(new[name][tf.newaxis] for name in self._step.outputs)]
 
         function = tf.function(one, autograph=False)
         return dispatch.Direct(function.get_concrete_function(tf.TensorSpec((), tf.variant)))
@@ -203,7 +208,7 @@ class Loop:
                     going, next_batch = draw_after(done + 1)
             at = tf.cast(done, tf.int32)
             written = {name: series[name].write(at, value) for name, value in new.items()}
-            return done + 1, going, _all_finite(new), next_batch, written
+            return done + 1, going, self._all_finite(new), next_batch, written
 
         begun = tf.constant(0, tf.int64), tf.constant(True), tf.constant(True)
         first = self._draw(iterator, limit > 0)  # one step at least, also when interrupted
@@ -218,12 +223,11 @@ class Loop:
         none = tf.experimental.Optional.empty(self._element_spec)
         return tf.cond(going, iterator.get_next_as_optional, lambda: none)
 
-
-def _all_finite(outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    floating = [value for value in outputs.values() if value.dtype.is_floating]
-    wide = [value if value.dtype.size >= 4 else tf.cast(value, tf.float32) for value in floating]
-    finite = [tf.math.is_finite(value) for value in wide]
-    return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
+    def _all_finite(self, outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        floating = [v for v in outputs.values() if v.dtype.is_floating and self._looks]
+        wide = [v if v.dtype.size >= 4 else tf.cast(v, tf.float32) for v in floating]
+        finite = [tf.math.is_finite(v) for v in wide]
+        return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
 
 
 def _checked(step: str, outputs: Any) -> dict[str, tf.TypeSpec]:

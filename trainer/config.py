@@ -46,8 +46,9 @@ class TrainerConfig:
         async_save: write checkpoints in the background.
         on_save_error: "warn" goes on and raises after 3 failures in a row or when the last save of
             the run fails; "raise" raises at once.
-        on_nonfinite: when an output or a variable is NaN or infinite: "raise", or "rollback": go
-            back to the newest checkpoint and leave out the batch that did it for good.
+        on_nonfinite: when an output or a variable is NaN or infinite: "raise"; "rollback": go back
+            to the newest checkpoint and leave out the batch that did it for good; or "ignore": go
+            on, and save it.
         max_rollbacks: rollbacks in one `train()` at most.
         max_secs: seconds of training at most, over all resumes, the last save included; steps that
             a kill undid do not count. The run may go on for one step, or 0.2 s, longer.
@@ -78,7 +79,7 @@ class TrainerConfig:
     async_save: bool = _option(True, "Write checkpoints in the background.")
     on_save_error: str = _option("warn", "'warn' or 'raise'.")
     on_nonfinite: str = _option(
-        "raise", "'raise', or 'rollback' to leave out the batch that did it."
+        "raise", "'raise', 'rollback' to leave out the batch that did it, or 'ignore'."
     )
     max_rollbacks: int = _option(3, "Rollbacks in one train() at most.")
     max_secs: float | None = _option(None, "Seconds of training at most, over all resumes.")
@@ -110,7 +111,7 @@ class TrainerConfig:
         _check_choice("resume", self.resume, ("auto", "required", "never"))
         _check_choice("data_position", self.data_position, ("auto", "saved", "replay"))
         _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
-        _check_choice("on_nonfinite", self.on_nonfinite, ("raise", "rollback"))
+        _check_choice("on_nonfinite", self.on_nonfinite, ("raise", "rollback", "ignore"))
         _whole("max_rollbacks", self.max_rollbacks)
 
 

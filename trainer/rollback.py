@@ -8,7 +8,7 @@ once more, one by one, and looked at. Refuses to go back without end (`max_rollb
 
 from __future__ import annotations
 
-from trainer import assembly, config, errors, saving, snapshot, stepping
+from trainer import assembly, config, errors, saving, stepping
 from trainer.log import LOG
 
 
@@ -85,6 +85,6 @@ class Rollback:
             parts.step += 1
             parts.source.drawn(1)
             values = parts.content.variables.values()
-            if not call.finite or set(snapshot.non_finite(values)) - parts.never_finite:
+            if not call.finite or parts.poisoned(values):
                 return parts.step
         return shown  # not seen again without the hooks, say: what showed it is left out

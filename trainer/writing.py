@@ -16,7 +16,7 @@ import time
 from concurrent import futures
 from typing import Any
 
-from trainer import assembly, clock, errors, snapshot, state
+from trainer import assembly, clock, errors, state
 from trainer.checkpoints import bundle, manifest
 
 _SMALL_BYTES, _SMALL_COUNT = 1 << 20, 100
@@ -125,7 +125,7 @@ class Writer:
 
     def _write(self, found: _Snapshot, streams: int) -> Written:
         values = {name: found.tensors[name] for name in found.variables}
-        looked = _threads("looker").submit(snapshot.non_finite, values)
+        looked = _threads("looker").submit(self._parts.poisoned, values)
 
         def describe(sizes: dict[str, Any]) -> manifest.Manifest:
             self._refuse(found.step, looked.result())
@@ -151,9 +151,8 @@ class Writer:
             write_secs=clock.now() - found.taken,
         )
 
-    def _refuse(self, step: int, non_finite: list[str]) -> None:
+    def _refuse(self, step: int, poisoned: list[str]) -> None:
         """Keeps a poisoned state out of the checkpoints, whatever the step's outputs were."""
-        poisoned = sorted(set(non_finite) - self._parts.never_finite)
         if poisoned:
             newest = max(self._parts.store.complete(), default=None)
             raise errors.NonFiniteError(step, poisoned[0], float("nan"), newest, "variable")
