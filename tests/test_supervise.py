@@ -288,6 +288,42 @@ def test_attempts_that_never_came_to_train():
     assert goodput.failures(journal) == (1, 10)
 
 
+def test_what_a_run_that_is_on_has_not_saved_is_no_loss(make, folder, capsys):
+    program = make(max_steps=9, save_every_steps=100)
+
+    class Report(trainer.Hook):
+        every_steps = 6
+
+        def after_step(self, ctx):
+            cli.main(["report", folder, "--json"])
+
+    program.register_hook(Report())
+    program.train()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["interruptions"], found["secs"]["lost"]) == (0, 0)
+    program.close()
+    text = (pathlib.Path(folder) / "journal.jsonl").read_text()
+    (pathlib.Path(folder) / "journal.jsonl").write_text(text[: text.index("train") + 60])
+    assert cli.main(["report", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["interruptions"] == 1
+
+
+def test_a_clock_that_jumps_and_lines_that_somebody_spoilt():
+    journal = [
+        {"time": 1000, "event": "start", "process_secs": 5},
+        {"time": 400, "event": "restore", "step": 3, "secs": 20},
+        {"time": 410, "event": "train"},
+        {"event": "save", "step": "x", "stall_secs": None},
+        {"time": 1100, "event": "stop"},
+        {"time": 50, "event": "start", "process_secs": "long"},
+    ]
+    found = goodput.report(journal)
+    assert found["wall_secs"] == 105
+    assert sum(found["secs"].values()) == 105
+    assert min(found["secs"].values()) >= 0
+    assert goodput.failures(journal) == (1, 100)
+
+
 def test_failures_are_those_of_runs_that_trained():
     def run(*events):
         return [{"time": 0, "event": "start"}, *({"time": 5, **event} for event in events)]

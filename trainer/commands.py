@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from trainer import errors, goodput, journal
+from trainer.checkpoints import lock
 from trainer.checkpoints import store as checkpoint_store
 
 _UNMARKED = {"pinned": False, "best": False}
@@ -195,7 +196,8 @@ def report(folder: str) -> Answer:
         folder: the run folder.
     """
     store = _existing(folder)
-    found = goodput.report(journal.read(store.files, folder))
+    owner = lock.living_owner(folder)
+    found = goodput.report(journal.read(store.files, folder), running=owner is not None)
     if not found["attempts"]:
         return Answer(found, f"no start in the journal of {folder}", 1)
     lines = [("WHERE THE TIME WENT", "SECONDS", "SHARE")]

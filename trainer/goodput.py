@@ -2,7 +2,7 @@
 
 Owns the arithmetic on the journal's events: what became of the time, and how often runs fail.
 Promises categories that add up to the wall time from the first start to the last event, whatever
-ended the attempts. Refuses to read files.
+ended the attempts and wherever the wall clock jumped. Refuses to read files.
 
     stepping    training that a checkpoint holds, or that ended the run as it should
     saving      training stood still for a save
@@ -41,6 +41,7 @@ class _Attempt:
         restoring: seconds of the restore.
         saving: seconds that training stood still for saves.
         saved: whether it ended with all its work saved.
+        over: whether it is known to have ended.
         steps: times and the steps that were done then, as far as the journal tells.
     """
 
@@ -52,21 +53,25 @@ class _Attempt:
     restoring: float = 0.0
     saving: float = 0.0
     saved: bool = False
+    over: bool = False
     steps: list[tuple[float, int]] = dataclasses.field(default_factory=list)
 
 
-def report(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def report(events: Sequence[dict[str, Any]], *, running: bool = False) -> dict[str, Any]:
     """Returns what became of the time.
 
     Args:
         events: the journal's, in order.
+        running: whether the last process is there still: then what it has not yet saved is no loss.
 
     Returns:
         "wall_secs"; "secs": category to seconds; "goodput": share of "stepping"; "attempts";
         "interruptions": attempts that ended with work unsaved; "steps_lost": per interruption,
-        estimated from the steps a second of that attempt where nothing else is known.
+        estimated from the steps a second of that attempt, or else of the others.
     """
     attempts = _attempts(events)
+    if running and attempts and not attempts[-1].over:
+        attempts[-1].saved = True
     secs = dict.fromkeys(CATEGORIES, 0.0)
     for number, attempt in enumerate(attempts):
         if number:
@@ -74,8 +79,9 @@ def report(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         trained = attempt.ended if attempt.trained is None else attempt.trained
         lost = _lost(attempt)
         saving = min(attempt.saving, attempt.ended - trained - lost)
-        secs["restoring"] += attempt.restoring
-        secs["starting"] += trained - attempt.began - attempt.restoring
+        restoring = min(attempt.restoring, trained - attempt.began)
+        secs["restoring"] += restoring
+        secs["starting"] += trained - attempt.began - restoring
         secs["lost"] += lost
         secs["saving"] += saving
         secs["stepping"] += attempt.ended - trained - lost - saving
@@ -105,34 +111,49 @@ def failures(events: Sequence[dict[str, Any]]) -> tuple[int, float]:
 
 def _attempts(events: Sequence[dict[str, Any]]) -> list[_Attempt]:
     attempts: list[_Attempt] = []
+    now = 0.0
     for event in events:
-        kind, at = event["event"], float(event["time"])
-        if kind == "attempt":
-            attempts.append(_Attempt(at, at))
-        elif kind == "start" and (not attempts or attempts[-1].started is not None):
-            began = at - float(event.get("process_secs") or 0.0)
-            attempts.append(_Attempt(max(began, attempts[-1].ended if attempts else began), at))
+        now = max(now, number(event, "time"))
+        before = attempts[-1] if attempts else None
+        if event["event"] == "attempt":
+            attempts.append(_Attempt(now, now))
+        elif event["event"] == "start" and (before is None or before.started is not None):
+            began = now - number(event, "process_secs")
+            attempts.append(_Attempt(began if before is None else max(began, before.ended), now))
         if attempts:
-            _take_in(attempts[-1], event, kind, at)
+            _take_in(attempts[-1], event, now)
     return attempts
 
 
-def _take_in(attempt: _Attempt, event: dict[str, Any], kind: str, at: float) -> None:
-    attempt.ended = max(attempt.ended, at)
+def _take_in(attempt: _Attempt, event: dict[str, Any], now: float) -> None:
+    kind = event["event"]
+    attempt.ended = now
+    attempt.over = kind in ("stop", "ended") or (attempt.over and kind != "train")
     if kind == "start":
-        attempt.started = at
+        attempt.started = now
     elif kind == "train":
-        attempt.trained = at if attempt.trained is None else attempt.trained
-        attempt.steps = attempt.steps or [(at, int(event["step"]))]
+        attempt.trained = now if attempt.trained is None else attempt.trained
+        attempt.steps = attempt.steps or [(now, int(number(event, "step")))]
         attempt.saved = False
     elif kind == "restore":
-        attempt.restoring += float(event["secs"])
+        attempt.restoring += number(event, "secs")
     elif kind == "save":
-        attempt.saving += float(event["stall_secs"])
-        attempt.snapshot = at - float(event["write_secs"])
-        attempt.steps.append((attempt.snapshot, int(event["step"])))
+        attempt.saving += number(event, "stall_secs")
+        attempt.snapshot = now - number(event, "write_secs")
+        attempt.steps.append((attempt.snapshot, int(number(event, "step"))))
     elif kind == "stop":
         attempt.saved = event.get("reason") in _SAVED
+
+
+def number(event: dict[str, Any], name: str) -> float:
+    """Returns a number of an event, or 0: a line that somebody spoilt is no reason to fail.
+
+    Args:
+        event: the event.
+        name: what belongs to it.
+    """
+    value = event.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _lost(attempt: _Attempt) -> float:

@@ -307,14 +307,14 @@ def _policy(settings: config.TrainerConfig, parts: assembly.Parts) -> policy.Pol
     """Returns when to save, by what the journal of this folder tells of failures and costs."""
     events = journal.read(parts.store.files, parts.store.folder)
     failures, trained_secs = goodput.failures(events)
-    costs = [event["write_secs"] for event in events if event["event"] == "save"]
+    known = [goodput.number(event, "write_secs") for event in events if event["event"] == "save"]
     size = sum(bundle.size_of(value) for value in parts.content.variables.values().values())
     guess = min(_MOST_GUESSED_SECS, _A_FILE_SECS + size / _BYTES_A_SEC)
     return policy.Policy(
         every_steps=settings.save_every_steps,
         every_secs=settings.save_every_secs,
         overhead=settings.save_overhead,
-        cost_secs=costs[-1] if costs else guess,
+        cost_secs=known[-1] if known and known[-1] > 0 else guess,
         failures=failures,
         trained_secs=trained_secs,
         now=clock.now(),

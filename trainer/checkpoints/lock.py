@@ -117,6 +117,23 @@ class Lock:
         return descriptor
 
 
+def living_owner(folder: str) -> dict[str, object] | None:
+    """Returns who owns a folder, as far as its record tells and without asking for the lock.
+
+    Args:
+        folder: the run folder.
+    """
+    try:
+        descriptor = os.open(os.path.join(folder, layout.LOCK), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        owner = _read_owner(descriptor)
+    finally:
+        os.close(descriptor)
+    return owner if owner and not _is_dead(owner) else None
+
+
 def _open(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
