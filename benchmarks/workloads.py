@@ -5,6 +5,7 @@ same model, optimizer, batch and input pipeline. Refuses to run or to time a ste
 """
 
 import dataclasses
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +27,7 @@ class Workload:
         layers: hidden layers.
         batch: examples in a batch.
         stretch: steps in one measurement, of about half a second.
+        wait_secs: how long a step waits without computing, as for another device.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Workload:
     layers: int
     batch: int
     stretch: int
+    wait_secs: float = 0.0
 
 
 TINY = Workload("tiny", features=16, width=32, layers=1, batch=32, stretch=4000)
@@ -63,9 +66,24 @@ def model(size):
         tf.keras.layers.Dense(size.width, activation="relu", kernel_initializer="he_uniform")
         for _ in range(size.layers)
     ]
+    waits = [Wait(size.wait_secs)] if size.wait_secs else []
     return tf.keras.Sequential(
-        [tf.keras.Input((size.features,)), *layers, tf.keras.layers.Dense(CLASSES)]
+        [tf.keras.Input((size.features,)), *waits, *layers, tf.keras.layers.Dense(CLASSES)]
     )
+
+
+class Wait(tf.keras.layers.Layer):
+    """Passes on what it is given, after a while."""
+
+    def __init__(self, secs):
+        super().__init__()
+        self.secs = secs
+
+    def call(self, given):
+        """Returns the same."""
+        waited = tf.numpy_function(lambda: time.sleep(self.secs), [], [], stateful=True)
+        with tf.control_dependencies([waited]):
+            return tf.identity(given)
 
 
 def optimizer():
