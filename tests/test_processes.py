@@ -14,7 +14,7 @@ import trainer
 from trainer import commands
 from trainer.checkpoints import store
 
-from conftest import crash
+from conftest import HERE, crash, run_python
 
 
 def _may_mount():
@@ -69,6 +69,28 @@ def read_only(tmp_path):
     yield switch
     for folder in mounted:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+ENDS = """
+import atexit, sys, tempfile
+
+found = []
+atexit.register(lambda: print(sys.getrefcount(found[0]) - found[1]))  # the first, so called last
+sys.path.insert(0, {tests!r})
+import trainer
+from conftest import Summing
+
+program = Summing(trainer.TrainerConfig(tempfile.mkdtemp(), max_steps=5, save_every_steps=5))
+program.train()
+resource = program._Trainer__parts.source.iterator._iterator_resource
+found += [resource, None]
+found[1] = sys.getrefcount(resource)
+"""
+
+
+def test_the_end_of_a_process_destroys_no_iterator():
+    """TensorFlow 2.21 now and then takes as long for it as the iterator has lived."""
+    assert run_python(ENDS.format(tests=str(HERE))).stdout.split() == ["1"]
 
 
 def test_a_read_only_folder(make, folder, read_only):

@@ -1,17 +1,23 @@
 """What `train_dataset` may return, and which source it makes.
 
-Owns the choice. Promises a clear error for anything else. Refuses to know how a source keeps its
-position.
+Owns the choice, and what becomes of the sources that are open when the process ends. Promises a
+clear error for anything else. Refuses to know how a source keeps its position.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from trainer import data, dataset_source, indexed_source, position, python_source
+
+_open: weakref.WeakSet[position.Source] = weakref.WeakSet()
 
 
 def open_source(make: Callable[[], Any], epochs: int | None, keep: str) -> position.Source:
@@ -25,6 +31,13 @@ def open_source(make: Callable[[], Any], epochs: int | None, keep: str) -> posit
     Raises:
         ValueError: `make` returns something else, or nothing to train on.
     """
+    source = _opened(make, epochs, keep)
+    _open.add(source)
+    _at_exit()
+    return source
+
+
+def _opened(make: Callable[[], Any], epochs: int | None, keep: str) -> position.Source:
     made = make()
     if isinstance(made, data.Indexed):
         return indexed_source.IndexedSource(made, epochs)
@@ -43,3 +56,18 @@ def _first(made: Any, make: Callable[[], Any]) -> Callable[[], Any]:
     """Returns a function that gives `made` at its first call, so that nothing is made twice."""
     left = [made]
     return lambda: left.pop() if left else make()
+
+
+@functools.cache
+def _at_exit() -> None:
+    atexit.register(_keep_iterators)
+
+
+def _keep_iterators() -> None:
+    """Keeps the interpreter from destroying iterators at its end, where nothing needs that.
+
+    TensorFlow 2.21 may take up to a minute for it: the destructor waits for the autotuner's thread,
+    which now and then misses the call to end. A process that was asked to stop has no such time.
+    """
+    for source in _open:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(source.iterator._iterator_resource))
