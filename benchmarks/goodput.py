@@ -2,15 +2,16 @@
 
     python benchmarks/goodput.py [SECONDS_OF_WORK] [TRACE ...]     (default 45 s; all traces)
 
-The same job (so many steps of some milliseconds) is run to its end by each contender: this package
-with automatic saves, under `supervise`; Keras with `BackupAndRestore`; the custom loop of
-TensorFlow's migration guide; and that loop in the graph. They run in processes that are killed
-(SIGKILL) at the moments of the trace and started again at once. Goodput is the time that the steps
-take by themselves over the time from the first start to the end. (With 45 s of work no failure
-falls so close to the end that a second decides who meets it.)
+The same job (so many steps of some milliseconds) is run to its end by this package, with automatic
+saves and under `supervise`, and at the same time by each peer in turn: Keras with
+`BackupAndRestore`; the custom loop of TensorFlow's migration guide; and that loop in the graph.
+They run in processes that are killed (SIGKILL) at the moments of the trace and started again at
+once. Goodput is the time that the steps take by themselves over the time from the first start to
+the end. (With 45 s of work no failure falls so close to the end that a second decides who meets
+it.)
 
-Beside them stands the formula's optimum on the same trace: what remains if starts and saves take
-what they were measured to take here and saves come every sqrt(2 * cost of a save * mean time
+Beside it stands the formula's optimum on the same trace: what remains if starts, saves and
+the exit take what they were measured to take here and saves come every sqrt(2 * cost of a save * mean time
 between failures) seconds (Young and Daly), on average over where in an interval the failures fall.
 """
 
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent import futures
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -59,6 +61,7 @@ TRACES = {
     "bursts, mean 20 s": (bursts, 20, 3),
 }
 PHASES = 20
+PEERS = ("keras", "guide", "graph")
 
 
 def run(contender, folder, steps, every, moments):
@@ -153,39 +156,42 @@ def main(work, names):
     with tempfile.TemporaryDirectory() as scratch:
         timed = subprocess.check_output([sys.executable, str(JOB), "time"], text=True)
         step_secs = json.loads(timed.splitlines()[-1])
-        steps, every = int(work / step_secs), max(1, int(PEER_SAVE_SECS / step_secs))
+        steps = int(work / step_secs)
         print(f"{steps} steps of {1000 * step_secs:.2f} ms: {work:g} s of work\n")
-        print("| trace | contender | kills | seconds | goodput | ours over it |")
-        print("|---|---|---|---|---|---|")
-        for number, name in enumerate(names):
-            compare(name, steps, every, work, os.path.join(scratch, str(number)))
+        print("| trace | beside | kills | s | goodput | ours: kills | s | goodput | ratio |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for name in names:
+            bests = [compare(name, peer, steps, work, scratch) for peer in PEERS]
+            ours, best = (statistics.median(column) for column in zip(*bests, strict=True))
+            row(name, "the formula's optimum", work, ("", best), ("", ours))
 
 
-def compare(name, steps, every, work, scratch):
-    """Prints the rows of one trace."""
-    os.mkdir(scratch)
+def compare(name, peer, steps, work, scratch):
+    """Prints the row of one peer; returns the seconds that we took, and the optimum's."""
     trace, mean, seed = TRACES[name]
-    seconds, kills = {}, {}
-    for contender in ("ours", "keras", "guide", "graph"):
-        folder = os.path.join(scratch, contender)
-        seconds[contender], kills[contender] = run(
-            contender, folder, steps, every, trace(mean, seed)
+    scratch = tempfile.mkdtemp(dir=scratch)
+    every = max(1, round(PEER_SAVE_SECS * steps / work))
+    with futures.ThreadPoolExecutor(2) as both:
+        theirs, ours = (
+            both.submit(run, who, os.path.join(scratch, who), steps, every, trace(mean, seed))
+            for who in (peer, "ours")
         )
-    events = journal(os.path.join(scratch, "ours"))
-    told = goodput.report(events)
+    (secs, _), events = ours.result(), journal(os.path.join(scratch, "ours"))
+    row(name, peer, work, theirs.result()[::-1], ours.result()[::-1])
     start = statistics.median(
         train["time"] - begun["time"] + begun["process_secs"] for begun, train in starts(events)
     )
     save = statistics.median(e["write_secs"] for e in events if e["event"] == "save")
-    seconds["the formula's optimum"] = optimum(work, start, save, mean, trace(mean, seed))
-    for contender, secs in seconds.items():
-        print(
-            f"| {name} | {contender} | {kills.get(contender, '')} | {secs:.1f} "
-            f"| {work / secs:.3f} | {secs / seconds['ours']:.3f} |",
-            flush=True,
-        )
-    shares = ", ".join(f"{key} {secs:.1f}" for key, secs in told["secs"].items())
-    print(f"ours in seconds: {shares}; a start {start:.2f}, a save {save:.3f}", file=sys.stderr)
+    told = ", ".join(f"{key} {secs:.1f}" for key, secs in goodput.report(events)["secs"].items())
+    print(f"ours in seconds: {told}; a start {start:.2f}, a save {save:.3f}", file=sys.stderr)
+    end = events[-1]["time"] - events[-2]["time"]  # from the last line of the run to its exit
+    return secs, end + optimum(work, start, save, mean, trace(mean, seed))
+
+
+def row(name, peer, work, theirs, ours):
+    """Prints kills, seconds and goodput of both sides, and the ratio of our goodput to theirs."""
+    cells = [f"{kills} | {secs:.1f} | {work / secs:.3f}" for kills, secs in (theirs, ours)]
+    print(f"| {name} | {peer} | {' | '.join(cells)} | {theirs[1] / ours[1]:.3f} |", flush=True)
 
 
 if __name__ == "__main__":
