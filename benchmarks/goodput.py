@@ -10,8 +10,8 @@ once. Goodput is the time that the steps take by themselves over the time from t
 the end. (With 45 s of work no failure falls so close to the end that a second decides who meets
 it.)
 
-Beside it stands the formula's optimum on the same trace: what remains if starts, saves and
-the exit take what they were measured to take here and saves come every sqrt(2 * cost of a save * mean time
+Beside it stands the formula's optimum on the same trace: what remains if starts, saves and the exit
+take what they were measured to take here and saves come every sqrt(2 * cost of a save * mean time
 between failures) seconds (Young and Daly), on average over where in an interval the failures fall.
 """
 
