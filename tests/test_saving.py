@@ -111,6 +111,7 @@ program.train(max_steps=10)
 def test_small_states_are_waited_for(make, folder, monkeypatch):
     """So that whoever is killed right after a save finds it; but not for ever."""
     monkeypatch.setattr(saving, "_PATIENCE_SECS", 60.0)
+    monkeypatch.setattr(saving, "_FAST_SECS", 60.0)
     seen = []
     hooks = [At(step, lambda ctx: seen.append(ctx.trainer.checkpoints)) for step in (4, 7)]
     for number, hook in enumerate(hooks):
@@ -118,6 +119,16 @@ def test_small_states_are_waited_for(make, folder, monkeypatch):
     make(hooks=hooks, max_steps=10).train()
     assert seen == [[3], [3, 6]]
     assert not events(folder, "skip")
+
+
+def test_between_rare_saves_nothing_waits(make, folder, monkeypatch):
+    monkeypatch.setattr(saving, "_PATIENCE_SECS", 60.0)
+    monkeypatch.setattr(saving, "_FAST_SECS", 0.0)
+    program = make(max_steps=14, hooks=[At(8, lambda ctx: held.go.set())])
+    held = hold(program, at=2)  # of a save that training waited for, `go` would never come
+    program.train()
+    assert program.checkpoints[:2] == [3, 6]
+    assert [event["step"] for event in events(folder, "save")][:2] == [3, 6]
 
 
 def test_a_slow_write_is_waited_for_once(make, folder, monkeypatch):

@@ -15,9 +15,10 @@ from trainer.checkpoints import bundle, policy
 from trainer.log import LOG
 
 _FAILURES_IN_A_ROW = 3
-# A small state is on the disk in some milliseconds: training waits for it, so that whoever is
-# killed right after a save finds it. A disk that once took longer is not waited for again.
-_PATIENCE_SECS = 5.0
+# A small state is on the disk in some milliseconds: where saves follow each other so fast that one
+# would be left out, and whoever is killed right after a save would not find it, training waits for
+# it. A disk that once took longer is not waited for again.
+_PATIENCE_SECS, _FAST_SECS = 5.0, 0.5
 # What a save is taken to cost before one was measured: low, since the first shows what it does.
 _A_FILE_SECS, _BYTES_A_SEC, _MOST_GUESSED_SECS = 0.01, 1e9, 0.1
 _SMALL_DATA_BYTES, _LARGE_DATA_BYTES = 100_000, 10_000_000
@@ -186,7 +187,8 @@ class Saver:
         """Returns how long to wait for the save that is being written; None: to its end."""
         if not self._background:
             return None
-        patient = self._writer.is_small and self._write_secs <= _PATIENCE_SECS
+        fast = self._went_on is None or clock.now() - self._went_on < _FAST_SECS
+        patient = fast and self._writer.is_small and self._write_secs <= _PATIENCE_SECS
         return max(0.0, _PATIENCE_SECS - self._writer.age()) if patient else 0.0
 
     def _take_in(
