@@ -8,6 +8,7 @@ decide what a checkpoint holds (see `content`).
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from trainer import assembly, clock, config, context, errors, goodput, journal, writing
@@ -46,6 +47,7 @@ class Saver:
         self._attempts = self._failures = self._failures_in_a_row = self._skips = 0
         self._write_secs = self._stall_secs = 0.0
         self._went_on: float | None = None
+        self._begun: float | None = None  # real time, which is what a disk needs: no fake clock
         self._said_slow = False
         self._earlier: errors.SaveError | None = None
         self._saved_before = False
@@ -89,7 +91,7 @@ class Saver:
         if self._writer.step is None:
             self._begin(waited_for=not self._background)
             self._take_in(ctx, wait=self._patience())
-            self._went_on = clock.now()
+            self._went_on, self._begun = clock.now(), time.perf_counter()
         else:
             self._leave_out(step)
 
@@ -187,7 +189,7 @@ class Saver:
         """Returns how long to wait for the save that is being written; None: to its end."""
         if not self._background:
             return None
-        fast = self._went_on is None or clock.now() - self._went_on < _FAST_SECS
+        fast = self._begun is None or time.perf_counter() - self._begun < _FAST_SECS
         patient = fast and self._writer.is_small and self._write_secs <= _PATIENCE_SECS
         return max(0.0, _PATIENCE_SECS - self._writer.age()) if patient else 0.0
 
