@@ -17,12 +17,12 @@ test: $(VENV)/.installed
 # cases; then real kills and power cuts, beside TensorFlow and Keras (as root, with strace).
 crash-test: $(VENV)/.installed
 	cd tests && CAMPAIGN=1 ../$(VENV)/bin/pytest -s -rA --timeout=3000 \
-		test_power_cuts.py test_damage.py test_checkpoints.py test_saving.py
-	cd tests && ../$(VENV)/bin/python survival.py
+		test_checkpoints_power_cuts.py test_checkpoints_damage.py test_checkpoints.py test_run_saving.py
+	cd tests && ../$(VENV)/bin/python -m support.survival
 
 # Signals and kills at random moments, 200 of each: about ten minutes.
 chaos: $(VENV)/.installed
-	cd tests && TF_CPP_MIN_LOG_LEVEL=3 ../$(VENV)/bin/python chaos.py
+	cd tests && TF_CPP_MIN_LOG_LEVEL=3 ../$(VENV)/bin/python -m support.chaos
 
 # Under ten minutes. `checkpoints.py slowdown` and `throughput`, and `data.py`, are run by hand.
 bench: $(VENV)/.peers

@@ -22,7 +22,7 @@ import pairs
 import tensorflow as tf
 
 import trainer
-from trainer.log import LOG
+from trainer.base.log import LOG
 
 MEGABYTE = 1 << 20
 STATES = {

@@ -17,8 +17,8 @@ import pairs
 import tensorflow as tf
 
 import trainer
+from trainer.base.log import LOG
 from trainer.checkpoints import store
-from trainer.log import LOG
 
 BATCH = 64
 RECORD_BYTES, RECORDS = 3072, 50_000

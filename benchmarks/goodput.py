@@ -31,7 +31,7 @@ from concurrent import futures
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from trainer import goodput
+from trainer.journal import goodput
 
 HERE = pathlib.Path(__file__).parent
 JOB = HERE / "goodput_job.py"

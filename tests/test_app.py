@@ -10,7 +10,8 @@ import pytest
 from absl import flags
 
 import trainer
-from trainer import app, cli
+from trainer import app
+from trainer.commands import cli
 
 from conftest import HERE, run_python
 
@@ -247,7 +248,8 @@ def test_bad_usage(arguments, text, capsys):
 def test_importing_has_no_effects_and_the_command_line_needs_no_tensorflow():
     code = """
 import sys, logging
-import trainer, trainer.cli, trainer.checkpoints.store, trainer.config, trainer.pytest_plugin
+import trainer, trainer.commands.cli, trainer.checkpoints.store, trainer.config
+import trainer.testing.pytest_plugin
 assert "tensorflow" not in sys.modules and "absl" not in sys.modules
 assert not logging.getLogger("trainer").handlers
 import trainer.app, signal

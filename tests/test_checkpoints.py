@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 
-import faults
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +18,7 @@ from trainer import testing
 from trainer.checkpoints import files, layout, manifest, store
 
 from conftest import HERE, Summing, crash, run_python
+from support import faults
 
 PARTS = {"manifest.json", "state.data-00000-of-00001", "state.index"}
 
@@ -297,7 +297,8 @@ def test_killed_for_real_inside_a_save(make, folder, at):
     code = f"""
 import os, signal, sys
 sys.path.insert(0, {str(HERE)!r})
-import faults, trainer
+import trainer
+from support import faults
 from conftest import Summing
 program = Summing(trainer.TrainerConfig({folder!r}, save_every_steps=3, seed=7, max_to_keep=1))
 program.train(max_steps=5)
@@ -339,7 +340,7 @@ def test_limit_holds_across_restarts_and_one_is_always_there(make, folder, monke
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_hourly_rule_adds_to_the_limit(make, monkeypatch, restart):
-    from trainer import clock
+    from trainer.base import clock
 
     now = [0.0]
     monkeypatch.setattr(clock, "now", lambda: now[0])

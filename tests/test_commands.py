@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from trainer import cli
 from trainer.checkpoints import store
+from trainer.commands import cli
 
 from conftest import run_python
 

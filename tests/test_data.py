@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer import dataset_source, pipeline, testing
+from trainer import testing
+from trainer.data import dataset_source, pipeline
 
 from conftest import crash
 

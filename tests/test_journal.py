@@ -6,8 +6,9 @@ import pathlib
 import pytest
 
 import trainer
-from trainer import journal, testing
+from trainer import testing
 from trainer.checkpoints import files
+from trainer.journal import journal
 
 from conftest import crash
 

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer import discovery
+from trainer.state import discovery
 
-import programs
 from conftest import HERE, run_python
+from support import programs
 
 GOLDEN = pathlib.Path(HERE, "golden")
 
@@ -129,7 +129,8 @@ def test_names_do_not_depend_on_the_process(make):
     code = f"""
 import sys, tempfile
 sys.path.insert(0, {str(HERE)!r})
-import tensorflow as tf, trainer, programs
+import tensorflow as tf, trainer
+from support import programs
 for _ in range(int(sys.argv[1])):
     tf.keras.layers.Dense(1), tf.keras.optimizers.Adam(), tf.keras.Sequential()
 config = trainer.TrainerConfig(tempfile.mkdtemp(), save_every_steps=3)
@@ -144,7 +145,7 @@ print(sorted(programs.Metric(config).state()))
 def test_golden_checkpoints_are_still_read(tmp_path, name):
     """A checkpoint of each released format restores completely and goes on to the same end.
 
-    Made by tests/make_golden.py; names are public, so a failure here is a breaking change.
+    Made by tests/support/make_golden.py; names are public, so a failure here is a breaking change.
     """
     folder = tmp_path / name
     shutil.copytree(GOLDEN / name, folder)

@@ -9,16 +9,15 @@ lists files does not pay for TensorFlow.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainer.base import lazy
 
 if TYPE_CHECKING:
     from trainer import app as app
     from trainer import data as data
     from trainer import testing as testing
     from trainer.config import TrainerConfig as TrainerConfig
-    from trainer.context import RunContext as RunContext
-    from trainer.ending import RunResult as RunResult
     from trainer.errors import CheckpointError as CheckpointError
     from trainer.errors import CheckpointMismatchError as CheckpointMismatchError
     from trainer.errors import DamagedCheckpointError as DamagedCheckpointError
@@ -29,45 +28,36 @@ if TYPE_CHECKING:
     from trainer.errors import StateCoverageError as StateCoverageError
     from trainer.errors import StepRefusedError as StepRefusedError
     from trainer.errors import TrainerError as TrainerError
-    from trainer.hooks import Hook as Hook
-    from trainer.stock_hooks.log_progress import LogProgress as LogProgress
-    from trainer.stock_hooks.rollback_on_spike import RollbackOnSpike as RollbackOnSpike
+    from trainer.hooks.context import RunContext as RunContext
+    from trainer.hooks.hook import Hook as Hook
+    from trainer.hooks.log_progress import LogProgress as LogProgress
+    from trainer.hooks.rollback_on_spike import RollbackOnSpike as RollbackOnSpike
+    from trainer.run.ending import RunResult as RunResult
     from trainer.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
 
+_ERRORS = (
+    *("CheckpointError", "CheckpointMismatchError", "DamagedCheckpointError", "ModelDirInUseError"),
+    *("NoReadableCheckpointError", "NonFiniteError", "SaveError", "StateCoverageError"),
+    *("StepRefusedError", "TrainerError"),
+)
 _HOMES = {
-    "TrainerConfig": "config",
-    "CheckpointError": "errors",
-    "CheckpointMismatchError": "errors",
-    "DamagedCheckpointError": "errors",
-    "ModelDirInUseError": "errors",
-    "NonFiniteError": "errors",
-    "NoReadableCheckpointError": "errors",
-    "SaveError": "errors",
-    "StateCoverageError": "errors",
-    "StepRefusedError": "errors",
-    "TrainerError": "errors",
-    "Hook": "hooks",
-    "RunContext": "context",
-    "LogProgress": "stock_hooks.log_progress",
-    "RollbackOnSpike": "stock_hooks.rollback_on_spike",
-    "RunResult": "ending",
-    "Trainer": "trainer",
+    **dict.fromkeys(_ERRORS, "trainer.errors"),
+    "Hook": "trainer.hooks.hook",
+    "LogProgress": "trainer.hooks.log_progress",
+    "RollbackOnSpike": "trainer.hooks.rollback_on_spike",
+    "RunContext": "trainer.hooks.context",
+    "RunResult": "trainer.run.ending",
+    "Trainer": "trainer.trainer",
+    "TrainerConfig": "trainer.config",
+    "app": "trainer.app",
+    "data": "trainer.data",
+    "testing": "trainer.testing",
 }
-_MODULES = ("app", "data", "testing")
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 (the names are texts)
 
-__all__ = ["__version__", *_HOMES, *_MODULES]  # noqa: PLE0604 (the names are texts)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"trainer.{name}")
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"trainer.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'trainer' has no attribute {name!r}")
+__getattr__ = lazy.names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

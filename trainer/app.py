@@ -20,9 +20,11 @@ from typing import Any
 from absl import app as absl_app
 from absl import flags
 
-from trainer import config, hooks, signals, trainer
+from trainer import config, trainer
+from trainer.hooks.hook import Hook
+from trainer.run import signals
 
-Hooks = Callable[[], Sequence[hooks.Hook]] | Sequence[hooks.Hook]
+Hooks = Callable[[], Sequence[Hook]] | Sequence[Hook]
 
 
 def run(

@@ -8,9 +8,10 @@ command-line flags are made from this class, so there is one truth.
 from __future__ import annotations
 
 import dataclasses
-import numbers
 import os
 from typing import Any
+
+from trainer.base import arguments
 
 
 def _option(default: Any, text: str) -> Any:
@@ -94,14 +95,14 @@ class TrainerConfig:
         if self.init_from is not None:
             object.__setattr__(self, "init_from", _folder(self.init_from, "init_from"))
         for name in ("max_steps", "epochs", "save_every_steps", "max_to_keep", "steps_per_call"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+            object.__setattr__(self, name, arguments.count(name, getattr(self, name)))
         for name in ("save_every_secs", "keep_every_n_hours", "max_secs", "max_process_secs"):
             _check_positive(name, getattr(self, name))
-        if not (_is_number(self.save_overhead) and 0 < self.save_overhead < 1):
+        if not (arguments.is_number(self.save_overhead) and 0 < self.save_overhead < 1):
             raise ValueError(
                 f"save_overhead must be above 0 and below 1, got {self.save_overhead!r}"
             )
-        if not (_is_number(self.grace_secs) and self.grace_secs >= 0):
+        if not (arguments.is_number(self.grace_secs) and self.grace_secs >= 0):
             raise ValueError(f"grace_secs must be a number of at least 0, got {self.grace_secs!r}")
         if self.seed is not None:
             object.__setattr__(self, "seed", _seed(self.seed))
@@ -112,7 +113,7 @@ class TrainerConfig:
         _check_choice("data_position", self.data_position, ("auto", "saved", "replay"))
         _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
         _check_choice("on_nonfinite", self.on_nonfinite, ("raise", "rollback", "ignore"))
-        _whole("max_rollbacks", self.max_rollbacks)
+        arguments.count("max_rollbacks", self.max_rollbacks)
 
 
 def _folder(path: Any, name: str = "model_dir") -> str:
@@ -141,30 +142,13 @@ def _patterns(patterns: Any) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any, least: int, below: float = float("inf")) -> bool:
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return whole and least <= int(value) < below
-
-
-def _whole(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if not _is_whole(value, 1):
-        raise ValueError(f"{name} must be a whole number of at least 1 or None, got {value!r}")
-    return int(value)
-
-
 def _check_positive(name: str, value: Any) -> None:
-    if value is not None and not (_is_number(value) and 0 < value < float("inf")):
+    if value is not None and not (arguments.is_number(value) and 0 < value < float("inf")):
         raise ValueError(f"{name} must be a number above 0 or None, got {value!r}")
 
 
 def _seed(seed: Any) -> int:
-    if not _is_whole(seed, 0, 2**31):
+    if not arguments.is_whole(seed, 0, 2**31):
         raise ValueError(f"seed must be a whole number from 0 to 2**31 - 1 or None, got {seed!r}")
     return int(seed)
 

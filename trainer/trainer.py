@@ -13,26 +13,25 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from trainer import (
-    assembly,
-    checks,
-    clock,
-    compiled,
-    config,
-    context,
+from trainer import config, errors
+from trainer.base import arguments, clock
+from trainer.base.log import LOG, make_visible
+from trainer.graph import compiled
+from trainer.hooks import context
+from trainer.hooks.hook import Hook
+from trainer.run import (
+    construction,
     ending,
-    errors,
     evaluation,
-    hooks,
     pace,
+    preflight,
     retry,
     rollback,
     saving,
-    seeds,
     signals,
     stepping,
 )
-from trainer.log import LOG, make_visible
+from trainer.state import seeds
 
 
 class Trainer:
@@ -61,16 +60,16 @@ class Trainer:
         self,
         config: config.TrainerConfig,
         *,
-        hooks: Sequence[hooks.Hook] = (),
+        hooks: Sequence[Hook] = (),
         strategy: tf.distribute.Strategy | None = None,
     ):
         make_visible()
-        self.__config, self.__constructed = checks.settings(config), clock.now()
-        self.__strategy = checks.one_device(strategy)
+        self.__config, self.__constructed = preflight.settings(config), clock.now()
+        self.__strategy = preflight.one_device(strategy)
         with self.__strategy.scope():
             self.__counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         with signals.watch():
-            self.__parts = assembly.assemble(
+            self.__parts = construction.assemble(
                 self,
                 self.__config,
                 self.__strategy,
@@ -212,7 +211,7 @@ class Trainer:
             ValueError: `steps` is below 1, or there was no batch.
             EvaluationStoppedError: called by a hook, and a stop signal left no time for the rest.
         """
-        ending.check_count("steps", steps)
+        arguments.count("steps", steps)
         with self.__strategy.scope(), seeds.lent(self.seed):
             iterator = iter(self.eval_dataset())
             if self.__evaluator is None:
@@ -252,10 +251,10 @@ class Trainer:
             DamagedCheckpointError, CheckpointMismatchError: it cannot be used; nothing changed.
         """
         self.__saver.wait()
-        assembly.go_back(self.__parts, int(step))
+        construction.go_back(self.__parts, int(step))
         self.__saver.went_back()
 
-    def register_hook(self, hook: hooks.Hook) -> None:
+    def register_hook(self, hook: Hook) -> None:
         """Adds a hook after the others; it gets its saved state at once.
 
         Args:
@@ -264,7 +263,7 @@ class Trainer:
         Raises:
             ValueError: it is no hook, or its name is taken.
         """
-        assembly.add_hook(self, self.__parts, hook)
+        construction.add_hook(self, self.__parts, hook)
 
     def close(self) -> None:
         """Waits for a save in flight and gives the run folder back; no more saves after it."""

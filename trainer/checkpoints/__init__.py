@@ -1,5 +1,9 @@
 """The checkpoint store.
 
+Owns everything on the disk that a resume is made from. Promises that a complete, durable checkpoint
+exists at every instant from the first save on, and that none is trusted before it was verified.
+Refuses to know what the tensors mean, or to look at a clock or an interval.
+
 files     every file operation, behind one small interface
 bundle    named tensors to files and back
 layout    which name means what
@@ -12,5 +16,5 @@ room      what is free on the volume
 tidying   order after a crash
 folder    list and read
 store     recover, save, keep, set aside
-policy    when to save
+policy    when to save, told the time
 """

@@ -21,8 +21,8 @@ import time
 from collections.abc import Iterator
 
 from trainer import errors
+from trainer.base.log import LOG
 from trainer.checkpoints import layout
-from trainer.log import LOG
 
 _owned: dict[tuple[int, int], Lock] = {}  # device and inode of each folder locked by this process
 

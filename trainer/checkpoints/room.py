@@ -7,8 +7,8 @@ anything, or to stop a save that may yet fit.
 
 from __future__ import annotations
 
+from trainer.base.log import LOG
 from trainer.checkpoints import files as files_module
-from trainer.log import LOG
 
 
 class Room:

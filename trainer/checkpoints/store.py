@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 
 from trainer import errors
+from trainer.base.log import LOG
 from trainer.checkpoints import commit, layout, lock, reading, retention, room, tidying
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import folder as folder_module
 from trainer.checkpoints import manifest as manifest_module
-from trainer.log import LOG
 
 pause = time.sleep  # tests replace it
 _PAUSES = (0.1, 0.4, 1.6)  # seconds before a save that failed for a reason that may pass is retried

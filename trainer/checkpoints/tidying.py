@@ -7,9 +7,9 @@ to decide which checkpoint is good.
 
 from __future__ import annotations
 
+from trainer.base.log import LOG
 from trainer.checkpoints import commit, layout
 from trainer.checkpoints import files as files_module
-from trainer.log import LOG
 
 
 def set_aside(files: files_module.Files, folder: str, name: str, why: str) -> None:

@@ -1,0 +1,169 @@
+"""What a compiled step reads, writes and hides.
+
+Owns the reading of a traced function's graph. Promises to name every variable that it touches, and
+every operation whose state or value no checkpoint can hold, with the line of the program that made
+it where TensorFlow knows. Refuses to judge: the trainer decides what is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_MUTABLE = (
+    "LookupTableInsert",
+    "LookupTableRemove",
+    "LookupTableImport",
+    "QueueEnqueue",
+    "QueueDequeue",
+    "StackPush",
+    "StackPop",
+    "Stage",
+    "Unstage",
+    "MapStage",
+    "Barrier",
+)
+_WRITES = (
+    "ResourceStridedSliceAssign",
+    "StatefulRandomBinomial",
+    "NonDeterministicInts",
+    "Assign",
+    "ResourceApply",
+    "ResourceSparseApply",
+    "ResourceScatter",
+    "RngReadAndSkip",
+    "RngSkip",
+    "StatefulStandardNormal",
+    "StatefulUniform",
+    "StatefulTruncatedNormal",
+)
+
+# TensorFlow's packages, whose frames say nothing to the author of a step.
+_LIBRARIES = (
+    "/tensorflow/",
+    "/keras/",
+    "/tf_keras/",
+    "/sonnet/",
+    "/trainer/graph/compiled.py",
+    "/trainer/graph/inspection.py",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hidden:
+    """An operation with state that no checkpoint can hold.
+
+    Args:
+        op: type of the operation.
+        where: the program's line, or the operation's name.
+        advice: what to use instead.
+    """
+
+    op: str
+    where: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.op} ({self.where}): {self.advice}"
+
+
+def hidden_state(function: Any) -> list[Hidden]:
+    """Returns the operations of a concrete function whose state no checkpoint can hold."""
+    found: dict[tuple[str, str], Hidden] = {}
+    for op_type, name, attributes, operation in _operations(function.graph):
+        advice = _advice(op_type, attributes)
+        if advice is not None:
+            hidden = Hidden(op_type, _where(name, operation), advice)
+            found.setdefault((hidden.op, hidden.where), hidden)
+    return list(found.values())
+
+
+def touched_variables(function: Any) -> dict[int, str]:
+    """Returns the variables that a concrete function captures: id of the handle to a name."""
+    names = {id(variable.handle): variable.name for variable in function.graph.variables}
+    touched = {}
+    for handle in function.captured_inputs:
+        data = getattr(handle, "_handle_data", None)
+        if handle.dtype == tf.resource and data is not None and data.is_set:
+            touched[id(handle)] = names.get(id(handle)) or _name_by_search(handle)
+    return touched
+
+
+def handles(variables: Iterable[tf.Variable]) -> set[int]:
+    """Returns the ids of the handles of variables, of each part where one is distributed."""
+    ids = set()
+    for variable in variables:
+        for part in getattr(variable, "values", (variable,)):
+            ids.add(id(part.handle))
+    return ids
+
+
+def writes_variables(function: Any) -> bool:
+    """Tells whether a concrete function has an operation that changes a variable."""
+    return any(op_type.startswith(_WRITES) for op_type, *_ in _operations(function.graph))
+
+
+def holder_of(handle: int, attributes: Mapping[str, Any]) -> str | None:
+    """Returns the attribute whose object holds the variable with this handle, out of reach."""
+    for name, value in attributes.items():
+        inside = value if isinstance(value, set | frozenset) else vars_of(value).values()
+        for child in list(inside):
+            inner = getattr(child, "value", child) if not isinstance(child, tf.Variable) else child
+            if isinstance(inner, tf.Variable) and handle in handles([inner]):
+                return f"{name} ({type(value).__name__})"
+    return None
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """Returns an object's attributes; empty for one that has none."""
+    return dict(getattr(value, "__dict__", {}))
+
+
+def _operations(graph: Any) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yields type, name, attributes and, at the top, the operation; functions called included."""
+    for operation in graph.get_operations():
+        yield operation.type, operation.name, operation.node_def.attr, operation
+    for function in graph.as_graph_def().library.function:
+        for node in function.node_def:
+            yield node.op, f"{function.signature.name}/{node.name}", node.attr, None
+
+
+def _advice(op_type: str, attributes: Any) -> str | None:
+    if op_type.startswith("IteratorGetNext"):
+        return "its position is in no checkpoint; zip that data into train_dataset()"
+    if op_type in _PYTHON:
+        return (
+            "what a Python function does is in no checkpoint; write it with TensorFlow operations"
+        )
+    if op_type.startswith(_MUTABLE):
+        return "a table's or queue's content is in no checkpoint; hold it in a tf.Variable"
+    # Random kernels keep a counter of their own; their stateless kin have a seed as an input.
+    if "seed" in attributes and "seed2" in attributes:
+        return (
+            "its random state is in the kernel and starts over after a restart; use "
+            "tf.keras.layers (Dropout and the like), a tf.random.Generator held as an attribute, "
+            "or tf.random.stateless_* keyed by self.step"
+        )
+    return None
+
+
+def _where(name: str, operation: Any) -> str:
+    frames = list(operation.traceback) if operation is not None else []
+    for frame in reversed(frames):
+        path = frame.filename.replace("\\", "/")
+        if path.endswith(".py") and not any(library in path for library in _LIBRARIES):
+            return f"{path}:{frame.lineno}, {name}"
+    return name
+
+
+def _name_by_search(handle: Any) -> str:
+    """Returns the name of a variable that the graph did not watch because it only writes it."""
+    for candidate in gc.get_objects():
+        if isinstance(candidate, tf.Variable) and getattr(candidate, "handle", None) is handle:
+            return str(candidate.name)
+    return "a variable without a name"

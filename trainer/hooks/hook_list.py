@@ -1,0 +1,240 @@
+"""The hooks of one trainer, called in order.
+
+Owns the list, the key of each hook's state in a checkpoint, and which hook is due at which step.
+Promises the order that `hook` states. Refuses to know what a step is, when a save is due, or what
+is in a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from trainer import errors
+from trainer.base.log import LOG
+from trainer.hooks.context import RunContext
+from trainer.hooks.hook import Hook
+
+
+class HookList:
+    """The hooks of one trainer, in order, each under the key of its state.
+
+    Args:
+        hooks: the hooks.
+
+    Raises:
+        ValueError: it is no sequence, or one of them cannot be added.
+    """
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        if not isinstance(hooks, Sequence):
+            raise ValueError(f"hooks must be a list of hooks, got {hooks!r}")
+        self._hooks: dict[str, Hook] = {}
+        self._begun: list[str] = []
+        for hook in hooks:
+            self.add(hook)
+
+    def add(self, hook: Hook) -> str:
+        """Appends a hook and returns its key.
+
+        Raises:
+            ValueError: it is no Hook, its cadence is not a whole number of at least 1, its name is
+                taken, or it has a `before_step` and looks only at outputs.
+        """
+        if not isinstance(hook, Hook):
+            made = " (a class: write its parentheses)" if isinstance(hook, type) else ""
+            raise ValueError(
+                f"a hook must be an instance of trainer.Hook, got {hook!r}{made}; "
+                "derive its class from trainer.Hook"
+            )
+        every = hook.every_steps
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+            raise ValueError(
+                f"every_steps of {type(hook).__name__} must be a whole number of at least 1, "
+                f"got {every!r}"
+            )
+        if hook.only_outputs and _overrides(hook, "before_step"):
+            raise ValueError(
+                f"{type(hook).__name__} has only_outputs = True and a before_step, for which "
+                "compiled calls must end; set only_outputs = False"
+            )
+        key = self._key(hook)
+        self._hooks[key] = hook
+        return key
+
+    def __iter__(self) -> Iterator[tuple[str, Hook]]:
+        return iter(self._hooks.items())
+
+    def __len__(self) -> int:
+        return len(self._hooks)
+
+    @property
+    def look_on(self) -> bool:
+        """Whether a hook looks only at outputs, so that it is called after the fact."""
+        return any(hook.only_outputs for hook in self._hooks.values())
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a hook may have a step undone."""
+        return any(hook.may_refuse for hook in self._hooks.values())
+
+    def next_boundary(self, step: int) -> int | None:
+        """Returns the next step after `step` at which a call must end for a hook, or None."""
+        boundaries = []
+        for hook in self._hooks.values():
+            every = hook.every_steps
+            if _overrides(hook, "after_step") and not hook.only_outputs:
+                boundaries.append(step - step % every + every)
+            if _overrides(hook, "before_step"):  # due one step earlier
+                boundaries.append(step + 1 - (step + 1) % every + every - 1)
+        return min(boundaries, default=None)
+
+    def last_look(self, step: int, limit: int) -> int:
+        """Returns how many of `limit` steps to run so that a hook that looks on is not kept late.
+
+        Args:
+            step: completed steps.
+            limit: steps in the next call at most.
+        """
+        last = step + limit
+        looks = [
+            last - last % hook.every_steps for hook in self._hooks.values() if hook.only_outputs
+        ]
+        return max((look - step for look in looks if look > step), default=limit)
+
+    def history_start(self, step: int) -> int:
+        """Returns the first step whose outputs a hook may still ask for once `step` is done."""
+        due = [
+            step - step % hook.every_steps + 1
+            for hook in self._hooks.values()
+            if _overrides(hook, "after_step")
+        ]
+        return min(due, default=step + 1)
+
+    def begin(self, ctx: RunContext) -> None:
+        """Calls `begin` of each hook, in order."""
+        self._begun = []
+        for key, hook in self:
+            self._call(key, hook.begin, ctx)
+            self._begun.append(key)
+
+    def before_step(self, ctx: RunContext) -> None:
+        """Calls `before_step` of the hooks due at the next step, in order."""
+        for key, hook in self:
+            if (ctx.step + 1) % hook.every_steps == 0 and _overrides(hook, "before_step"):
+                self._call(key, hook.before_step, ctx)
+
+    def after_steps(self, ctx: RunContext, first: int, last: int) -> None:
+        """Calls `after_step` of the hooks due at the steps of a call, step by step, in order.
+
+        Args:
+            ctx: the context, turned to each step in turn and to the last in the end.
+            first: first step of the call.
+            last: last step of it.
+        """
+        listening = [(key, hook) for key, hook in self if _overrides(hook, "after_step")]
+        due = {last}
+        for _, hook in listening:
+            every = hook.every_steps
+            due.update(range(first + -first % every, last + 1, every))
+        for step in sorted(due):
+            ctx.turn_to(step, behind=last - step)
+            for key, hook in listening:
+                if step % hook.every_steps == 0:
+                    self._call(key, hook.after_step, ctx)
+
+    def after_save(self, ctx: RunContext) -> None:
+        """Calls `after_save` of each hook, in order."""
+        for key, hook in self:
+            self._call(key, hook.after_save, ctx)
+
+    def end(self, ctx: RunContext) -> None:
+        """Calls `end` of each hook whose `begin` returned, last first.
+
+        Every one is called. An error in an `end` is logged; the first is raised if the run itself
+        ended without one.
+        """
+        first: BaseException | None = None
+        begun, self._begun = self._begun, []
+        for key in reversed(begun):
+            try:
+                self._call(key, self._hooks[key].end, ctx)
+            except BaseException as error:
+                LOG.error("hook %s raised in end: %r", key, error)
+                if not isinstance(error, errors.EvaluationStoppedError):  # the run is as it was
+                    first = first or error
+        if first is not None and ctx.error is None:
+            raise first
+
+    def states(self) -> dict[str, str]:
+        """Returns the JSON text of the state of each hook that has one, by key.
+
+        Raises:
+            ValueError: a state is not a dict of JSON-able values.
+        """
+        states = {}
+        for key, hook in self:
+            state = hook.get_state()
+            # An empty state is one too, for a hook that takes it back.
+            if state or _overrides(hook, "set_state"):
+                states[key] = _encode(key, state)
+        return states
+
+    def stateless(self) -> list[str]:
+        """Returns the keys of the hooks whose class offers no state."""
+        return [key for key, hook in self if not _overrides(hook, "get_state")]
+
+    def _key(self, hook: Hook) -> str:
+        if hook.name is not None:
+            if not isinstance(hook.name, str) or not hook.name or "/" in hook.name:
+                raise ValueError(f"a hook's name must be a text without '/', got {hook.name!r}")
+            if hook.name in self._hooks:
+                raise ValueError(f"two hooks have the name {hook.name!r}; give each its own")
+            return hook.name
+        base = key = type(hook).__name__
+        number = 0
+        while key in self._hooks:
+            number += 1
+            key = f"{base}_{number}"
+        return key
+
+    def _call(self, key: str, method: Callable[[RunContext], None], ctx: RunContext) -> None:
+        hook = self._hooks[key]
+        ctx.calling(key, hook.every_steps, may_stop=not hook.only_outputs)
+        try:
+            method(ctx)
+        except BaseException as error:
+            errors.add_note(error, f"raised by {key}.{method.__name__} at step {ctx.step}")
+            raise
+
+
+def decode(text: bytes | str) -> dict[str, Any]:
+    """Returns the state that a checkpoint's JSON text holds."""
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def _overrides(hook: Hook, method: str) -> bool:
+    return getattr(type(hook), method) is not getattr(Hook, method) or method in vars(hook)
+
+
+def _encode(key: str, state: Any) -> str:
+    if not isinstance(state, dict):
+        raise ValueError(f"get_state of hook {key} returned {state!r}; return a dict")
+    try:
+        return json.dumps(state, default=_plain, sort_keys=True)
+    except TypeError as error:
+        raise ValueError(
+            f"get_state of hook {key} cannot be written as JSON ({error}); return numbers, texts, "
+            "lists and dicts, or hold a tf.Variable as an attribute"
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Turns NumPy scalars, arrays and eager tensors into what JSON knows."""
+    for method in ("tolist", "numpy"):
+        if hasattr(value, method):
+            plain = getattr(value, method)()
+            return plain.tolist() if hasattr(plain, "tolist") else plain
+    raise TypeError(f"{type(value).__name__} is not JSON-able")
