@@ -73,9 +73,10 @@ def retry(scratch):
     import tensorflow as tf
 
     import trainer
+    from trainer.run import inside
 
     program = runpy.run_path(str(DIGITS))["Digits"](trainer.TrainerConfig(prepared))
-    loop, moments = program._Trainer__parts.loop, []
+    loop, moments = inside.of(program).parts.loop, []
 
     def failing(iterator, limit, run=loop.run, **options):
         if not moments:

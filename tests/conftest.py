@@ -131,7 +131,7 @@ RUN = """
 import json, sys
 sys.path.insert(0, {here!r})
 import trainer
-from support from support import programs
+from support import programs
 job = json.loads(sys.argv[1])
 hooks = [trainer.testing.KillAt(job["kill_at"])] if job["kill_at"] else []
 hooks += programs.HOOKS[job["program"]]() if job["program"] in programs.HOOKS else []

@@ -16,6 +16,7 @@ import tensorflow as tf
 import trainer
 from trainer import testing
 from trainer.checkpoints import files, layout, manifest, store
+from trainer.run import inside
 
 from conftest import HERE, Summing, crash, run_python
 from support import faults
@@ -235,7 +236,7 @@ def test_death_at_every_operation_of_a_save(make, folder, monkeypatch, tmp_path)
         at += 1
         lay_anew(folder, tmp_path / "before")
         program = make(max_to_keep=1)
-        program._Trainer__parts.store.files = faults.Files(at=at)
+        inside.of(program).parts.store.files = faults.Files(at=at)
         try:
             program.train(max_steps=6)
             break
@@ -277,7 +278,7 @@ def test_replacing_a_checkpoint_of_the_same_step(make, folder, tmp_path):
         lay_anew(folder, tmp_path / "before")
         program = make()
         program.w.assign(100.0)
-        program._Trainer__parts.store.files = faults.Files(at=at)
+        inside.of(program).parts.store.files = faults.Files(at=at)
         try:
             program.save()
             break
@@ -298,6 +299,7 @@ def test_killed_for_real_inside_a_save(make, folder, at):
 import os, signal, sys
 sys.path.insert(0, {str(HERE)!r})
 import trainer
+from trainer.run import inside
 from support import faults
 from conftest import Summing
 program = Summing(trainer.TrainerConfig({folder!r}, save_every_steps=3, seed=7, max_to_keep=1))
@@ -311,7 +313,7 @@ class Deadly(list):
         super().append(item)
         if len(self) == {at}: os.kill(os.getpid(), signal.SIGKILL)
 watched.log = Deadly()
-program._Trainer__parts.store.files = watched
+inside.of(program).parts.store.files = watched
 program.train(max_steps=6)
 """
     assert run_python(code, check=False).returncode == -signal.SIGKILL
@@ -478,7 +480,7 @@ def _full(at):
 def test_no_space_is_said_and_costs_nothing(make, said, folder):
     program = make(on_save_error="raise")
     program.train(max_steps=3)
-    program._Trainer__parts.store.files = _full(2)
+    inside.of(program).parts.store.files = _full(2)
     with pytest.raises(trainer.SaveError, match="No space left on device") as caught:
         program.train(max_steps=10)
     assert "could not save checkpoint 6" in str(caught.value)
@@ -492,7 +494,7 @@ def test_no_space_is_said_and_costs_nothing(make, said, folder):
 def test_warn_and_go_on(make, said):
     program = make(max_steps=9)
     once = faults.Files(at=2, fault=OSError(errno.ENOSPC, "No space left"), persistent=False)
-    program._Trainer__parts.store.files = once
+    inside.of(program).parts.store.files = once
     program.train()
     assert program.checkpoints == [6, 9]
     assert "could not save checkpoint 3" in said()
@@ -501,7 +503,7 @@ def test_warn_and_go_on(make, said):
 
 def test_three_failures_in_a_row_raise(make):
     program = make(max_steps=100)
-    program._Trainer__parts.store.files = _full(1)
+    inside.of(program).parts.store.files = _full(1)
     with pytest.raises(trainer.SaveError, match="could not save checkpoint 9"):
         program.train()
 
@@ -509,7 +511,7 @@ def test_three_failures_in_a_row_raise(make):
 def test_a_failed_last_save_raises(make):
     program = make(max_steps=4)
     program.train(max_steps=3)
-    program._Trainer__parts.store.files = _full(1)
+    inside.of(program).parts.store.files = _full(1)
     with pytest.raises(trainer.SaveError, match="could not save checkpoint 4"):
         program.train()
 
@@ -547,7 +549,7 @@ def test_a_really_full_disk(make, tmp_path):
 
 def test_a_deletion_that_fails_is_a_warning(make, said):
     program = make(max_steps=12, max_to_keep=1)
-    watched = program._Trainer__parts.store.files = faults.Files()
+    watched = inside.of(program).parts.store.files = faults.Files()
     real = watched._files.rename
 
     def rename(old, new):
@@ -608,6 +610,7 @@ def test_another_process_is_refused(make, folder):
 import sys
 sys.path.insert(0, {str(HERE)!r})
 import trainer
+from trainer.run import inside
 from conftest import Summing
 try:
     Summing(trainer.TrainerConfig({folder!r}, save_every_steps=3))
@@ -624,6 +627,7 @@ def test_a_dead_owner_is_taken_over(folder, make, said):
 import os, signal, sys, time
 sys.path.insert(0, {str(HERE)!r})
 import trainer
+from trainer.run import inside
 from conftest import Summing
 Summing(trainer.TrainerConfig({folder!r}, save_every_steps=3, seed=7)).train(max_steps=6)
 if os.fork() == 0:  # a child holds the descriptor and lives on

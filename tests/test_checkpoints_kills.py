@@ -78,11 +78,12 @@ found = []
 atexit.register(lambda: print(sys.getrefcount(found[0]) - found[1]))  # the first, so called last
 sys.path.insert(0, {tests!r})
 import trainer
+from trainer.run import inside
 from conftest import Summing
 
 program = Summing(trainer.TrainerConfig(tempfile.mkdtemp(), max_steps=5, save_every_steps=5))
 program.train()
-resource = program._Trainer__parts.source.iterator._iterator_resource
+resource = inside.of(program).parts.progress.source.iterator._iterator_resource
 found += [resource, None]
 found[1] = sys.getrefcount(resource)
 """

@@ -16,7 +16,7 @@ import tensorflow as tf
 import trainer
 from trainer import testing
 from trainer.graph import compiled
-from trainer.run import pace
+from trainer.run import inside, pace
 
 from conftest import Summing, crash
 from support import programs
@@ -199,7 +199,7 @@ def test_another_thread_ends_a_call(make, calls):
                 return super().train_step(batch)
 
     program = make(Slow, max_steps=100, save_every_steps=100)
-    loop = program._Trainer__parts.loop
+    loop = inside.of(program).parts.loop
     timer = threading.Timer(0.3, loop.interrupt)
     timer.start()
     program.train()
@@ -281,6 +281,7 @@ COME_AND_GO = """
 import sys
 sys.path.insert(0, {tests!r})
 import trainer
+from trainer.run import inside
 from test_graph_calls import Judged, resident_mb
 
 def once(name):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
+from trainer.run import inside
 
 from conftest import Summing, crash, run_python
 
@@ -91,7 +92,7 @@ def test_an_evaluation_without_time_is_ended(make, said):
     assert said().splitlines()[-1] == "preempted at step 4; checkpoint 3 stands"
     again = make(Judged, hooks=[Evaluate(4)], max_steps=12, save_every_steps=3)
     assert again.train().reason == "finished"
-    assert again._Trainer__parts.hooks._hooks["Evaluate"].finished == [4, 8, 12]
+    assert inside.of(again).parts.hooks._hooks["Evaluate"].finished == [4, 8, 12]
     assert float(again.w) == 78
 
 
@@ -137,6 +138,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
 import trainer
+from trainer.run import inside
 from test_run_evaluation import Evaluate, Judged
 
 class Killed(Judged):

@@ -278,7 +278,7 @@ def fail(monkeypatch):
 def pauses(monkeypatch):
     """The pauses between retries, which are not made."""
     made = []
-    monkeypatch.setattr("trainer.retry.pause", made.append)
+    monkeypatch.setattr("trainer.run.retry.pause", made.append)
     return made
 
 

@@ -18,7 +18,7 @@ from trainer import testing
 from trainer.checkpoints import bundle, files, policy, retention, room, store
 from trainer.graph import snapshot
 from trainer.journal import journal
-from trainer.run import saving
+from trainer.run import inside, saving
 
 from conftest import HERE, Summing, run_python
 from support import faults
@@ -47,12 +47,12 @@ class At(trainer.Hook):
 
 def written(ctx):
     """Waits until the save under way has ended, whether anybody has heard of it or not."""
-    assert ctx.trainer._Trainer__saver._writer.wait(60)
+    assert inside.of(ctx.trainer).saver._writer.wait(60)
 
 
 def hold(program, at):
     """Makes the save number `at` of a program stand still."""
-    held = program._Trainer__parts.store.files = faults.Held(at)
+    held = inside.of(program).parts.store.files = faults.Held(at)
     return held
 
 
@@ -88,21 +88,22 @@ def test_killed_before_it_is_durable(make, folder):
 import os, signal, sys
 sys.path.insert(0, {str(HERE)!r})
 import trainer
+from trainer.run import inside
 from support import faults
 from conftest import Summing
-from trainer import saving
+from trainer.run import saving
 saving._PATIENCE_SECS = 0.0
 class Kill(trainer.Hook):
     def after_step(self, ctx):
         if ctx.step == 5:
-            assert ctx.trainer._Trainer__saver._writer.wait(60)
+            assert inside.of(ctx.trainer).saver._writer.wait(60)
         if ctx.step == 8:
             assert held.reached.wait(60)
             os.kill(os.getpid(), signal.SIGKILL)
     def get_state(self): return {{}}
 config = trainer.TrainerConfig({folder!r}, save_every_steps=3, seed=7, max_to_keep=1)
 program = Summing(config, hooks=[Kill()])
-held = program._Trainer__parts.store.files = faults.Held(2)
+held = inside.of(program).parts.store.files = faults.Held(2)
 program.train(max_steps=10)
 """
     assert run_python(code, check=False).returncode == -signal.SIGKILL
@@ -160,7 +161,7 @@ def test_a_save_due_while_one_is_written_is_left_out(make, folder, said):
 def test_an_error_in_the_background_reaches_the_caller(make, said, folder, how):
     failing = faults.Files(at=2, fault=OSError(errno.ENOSPC, "No space left"), persistent=False)
     program = make(on_save_error=how, max_steps=9, hooks=[At(5, written)])
-    program._Trainer__parts.store.files = failing
+    inside.of(program).parts.store.files = failing
     if how == "warn":
         program.train()
         assert "could not save checkpoint 3" in said()
@@ -185,7 +186,7 @@ def test_the_run_returns_when_its_last_save_is_on_the_disk(make, folder):
 def test_a_failed_save_on_request_is_in_the_journal(make, folder):
     program = make(max_steps=3)
     program.train()
-    program._Trainer__parts.store.files = faults.Files(at=1, fault=OSError(errno.EIO, "bad disk"))
+    inside.of(program).parts.store.files = faults.Files(at=1, fault=OSError(errno.EIO, "bad disk"))
     with pytest.raises(trainer.SaveError, match="bad disk"):
         program.save()
     assert [event["step"] for event in events(folder, "failure")] == [3]
@@ -205,7 +206,7 @@ def hold_and_crash(make, held):
             seen.append(ctx.saved_step)
 
     program = make(hooks=[Crash(4, crash_later)], max_steps=8)
-    program._Trainer__parts.store.files = held
+    inside.of(program).parts.store.files = held
     with pytest.raises(testing.SimulatedCrash):
         program.train()
     return program, seen
@@ -277,8 +278,8 @@ def test_a_newer_trainer_waits_for_the_save_of_the_older(make, folder):
     """A save that the older one has begun is whole before it is locked out; none comes later."""
     older = make(hooks=[At(4, lambda ctx: soon(held.go.set))], max_steps=10)
     held = hold(older, at=1)
-    older._Trainer__saver.wait = lambda: None  # as after a second Ctrl-C while it waited
-    older._Trainer__saver.newest = lambda: None
+    inside.of(older).saver.wait = lambda: None  # as after a second Ctrl-C while it waited
+    inside.of(older).saver.newest = lambda: None
     older.register_hook(At(5, _interrupt))
     with pytest.raises(KeyboardInterrupt):
         older.train()
@@ -288,7 +289,7 @@ def test_a_newer_trainer_waits_for_the_save_of_the_older(make, folder):
     time.sleep(0.2)
     assert store.Store(folder).complete() == [5]
     with pytest.raises(trainer.ModelDirInUseError, match="a newer trainer of this process"):
-        older._Trainer__parts.store.save(9, {}, lambda sizes: None)
+        inside.of(older).parts.store.save(9, {}, lambda sizes: None)
 
 
 def _interrupt(ctx):
@@ -326,7 +327,7 @@ def test_the_last_state_is_saved_though_an_earlier_save_failed(make, folder):
             self._files.sync(path)
 
     program = make(hooks=[At(8, lambda ctx: soon(held.go.set))], max_steps=8, on_save_error="raise")
-    held = program._Trainer__parts.store.files = Once(1)
+    held = inside.of(program).parts.store.files = Once(1)
     with pytest.raises(trainer.SaveError, match="could not save checkpoint 3"):
         program.train()
     assert store.Store(folder).complete() == [8]
@@ -402,7 +403,7 @@ class Late(trainer.Hook):
     def after_step(self, ctx):
         if ctx.step % 8 and ctx.step > 8:
             self._go.set()
-            assert ctx.trainer._Trainer__saver._writer.wait(60)
+            assert inside.of(ctx.trainer).saver._writer.wait(60)
             self._go.clear()
 
     def get_state(self):
@@ -419,7 +420,7 @@ def test_a_snapshot_is_never_torn(make, folder, monkeypatch, program_class, shar
 
     class Remember(trainer.Hook):
         def after_step(self, ctx):
-            variables = ctx.trainer._Trainer__parts.content.variables.entries
+            variables = inside.of(ctx.trainer).parts.content.variables.entries
             expected[ctx.step] = digests({n: e.variable.numpy() for n, e in variables.items()})
 
         def get_state(self):
@@ -431,7 +432,7 @@ def test_a_snapshot_is_never_torn(make, folder, monkeypatch, program_class, shar
         program.train()
     late = Late()
     with make(program_class, [late], model_dir=folder + "2", max_to_keep=None, **settings) as again:
-        again._Trainer__parts.store.files = late.files
+        inside.of(again).parts.store.files = late.files
         again.train(max_steps=40)
         assert again.checkpoints == [8, 16, 24, 32, 40]
     for step in again.checkpoints:
@@ -628,13 +629,13 @@ def test_what_the_journal_tells_is_used_at_the_next_start(make, folder):
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (pathlib.Path(folder) / "journal.jsonl").write_text(text)
-    chosen = make(save_every_steps=None)._Trainer__saver._policy
+    chosen = inside.of(make(save_every_steps=None)).saver._policy
     assert chosen._automatic_secs == pytest.approx(2.0, rel=0.01)
 
 
 def test_a_first_save_comes_early_for_a_small_state(make):
     """10 ms for the files, at 1 %."""
-    chosen = make(save_every_steps=None)._Trainer__saver._policy
+    chosen = inside.of(make(save_every_steps=None)).saver._policy
     assert chosen._automatic_secs == pytest.approx(1.0, rel=0.01)
 
 
@@ -645,7 +646,7 @@ def test_an_interval_shorter_than_a_save_is_said_once(make, said):
             self._files.write_bundle(*arguments)
 
     program = make(max_steps=12, async_save=False)
-    program._Trainer__parts.store.files = Slow()
+    inside.of(program).parts.store.files = Slow()
     program.train()
     assert said().count("a longer interval would be faster") == 1
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import trainer
 from trainer.base import clock
 from trainer.graph import compiled
-from trainer.run import pace
+from trainer.run import inside, pace
 
 from conftest import Summing
 
@@ -101,7 +101,7 @@ def test_sigusr1_from_outside_does_not_leave_calls_short(make):
     timer.start()
     assert program.train().reason == "finished"
     assert len(program.checkpoints) == 2
-    assert not program._Trainer__parts.loop._is_interrupted
+    assert not inside.of(program).parts.loop._is_interrupted
 
 
 def test_before_anything_was_trained_there_is_nothing_to_save(make):
@@ -156,8 +156,8 @@ def test_a_save_that_does_not_fit_into_the_grace_is_not_begun(make, said, monkey
     now = [0.0]
     monkeypatch.setattr(clock, "now", lambda: now[0])
     program = make(hooks=[Send(7, TERM)], save_every_steps=5, grace_secs=3, max_steps=10)
-    program._Trainer__saver._write_secs = 4.0  # as if a save took so long
-    monkeypatch.setattr(type(program._Trainer__saver), "expected_secs", 4.0)
+    inside.of(program).saver._write_secs = 4.0  # as if a save took so long
+    monkeypatch.setattr(type(inside.of(program).saver), "expected_secs", 4.0)
     assert program.train() == trainer.RunResult(7, "preempted", 75)
     assert program.checkpoints == [5]
     assert (
@@ -321,7 +321,7 @@ def test_a_budget_leaves_time_for_the_last_save(make, monkeypatch):
             now[0] += 1.0
 
     program = make(hooks=[Second()], save_every_steps=None, max_secs=60, max_steps=1000)
-    monkeypatch.setattr(type(program._Trainer__saver), "expected_secs", 5.0)
+    monkeypatch.setattr(type(inside.of(program).saver), "expected_secs", 5.0)
     assert program.train() == trainer.RunResult(55, "time_budget", 0)
 
 

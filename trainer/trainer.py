@@ -3,27 +3,28 @@
 Owns the order of things: construct (lock, seed, build, trace, check, restore), then train (hooks,
 compiled steps, saves). Promises the ten invariants of BUILD.md, above all that an interrupted run
 ends bit for bit where the unbroken run would have ended. Refuses details: each is a call into the
-file that owns it.
+file that owns it, all of them in `trainer.run`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
 from trainer import config, errors
 from trainer.base import arguments, clock
-from trainer.base.log import LOG, make_visible
-from trainer.graph import compiled
+from trainer.base.log import make_visible
 from trainer.hooks import context
 from trainer.hooks.hook import Hook
+from trainer.journal.reasons import Reason
 from trainer.run import (
     construction,
     ending,
     evaluation,
-    pace,
+    goal,
+    inside,
     preflight,
     retry,
     rollback,
@@ -31,6 +32,7 @@ from trainer.run import (
     signals,
     stepping,
 )
+from trainer.run.parts import go_back
 from trainer.state import seeds
 
 
@@ -64,22 +66,17 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
     ):
         make_visible()
-        self.__config, self.__constructed = preflight.settings(config), clock.now()
-        self.__strategy = preflight.one_device(strategy)
-        with self.__strategy.scope():
-            self.__counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+        constructed, settings = clock.now(), preflight.settings(config)
+        placed = preflight.one_device(strategy)
+        with placed.scope():
+            counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+        made = inside.put(self, inside.Inside(settings, placed, counter, constructed))
         with signals.watch():
-            self.__parts = construction.assemble(
-                self,
-                self.__config,
-                self.__strategy,
-                self.__counter,
-                hooks,
-                methods=frozenset(vars(Trainer)),
+            made.assembled = construction.assemble(
+                self, settings, placed, counter, hooks, methods=frozenset(vars(Trainer))
             )
-        self.__saver = saving.Saver(self, self.__config, self.__parts)
-        self.__pace = pace.Pace(self.__config.steps_per_call)
-        self.__evaluator: evaluation.Evaluator | None = None
+        made.saver = saving.Saver(settings, made.parts)
+        made.stepper = stepping.Stepper(made.parts, settings.steps_per_call)
 
     # What a user fills in.
 
@@ -138,66 +135,25 @@ class Trainer:
             SaveError: saves failed, as `config.on_save_error` says.
             Exception: what a step or a hook raised, with hook and step in a note.
         """
-        parts, saver = self.__parts, self.__saver
+        here, parts = inside.of(self), inside.of(self).parts
         parts.store.check_owned()
         parts.loop.resume()  # a signal may have come after the last step of an earlier run
-        goal = ending.goal(parts.step, max_steps, steps, self.__config, self.__constructed)
-        ctx = context.RunContext(self, parts.step, saver.saved_step, parts.history, parts.source)
-        with signals.watch(parts.loop.interrupt) as watch:
-            end = ending.Ending(goal, parts, ctx, watch)
+        step, grace_secs = parts.progress.step, here.settings.grace_secs
+        wanted = goal.goal(step, max_steps, steps, here.settings, here.constructed)
+        ctx = context.RunContext(
+            self, step, here.saver.saved_step, parts.progress.history, parts.progress.source
+        )
+        with signals.watch(parts.loop.interrupt) as requests:
+            end = ending.Ending(
+                wanted, parts, here.saver, ctx, requests=requests, grace_secs=grace_secs
+            )
+            outcome: Reason | BaseException
             try:
                 with parts.stopwatch:
-                    reason = self.__train(ctx, end)
-            except errors.EvaluationStoppedError as error:
-                saver.settle(ctx)
-                reason = end.cut_short(error)
+                    outcome = _train(here, ctx, end, requests)
             except BaseException as error:
-                ctx.error, ctx.saved_step = error, saver.newest()
-                end.failed(error, saver.stands())
-                raise
-            finally:
-                parts.hooks.end(ctx)
-            result = end.result(reason)
-        LOG.info("%s at step %d; %s", reason.replace("_", " "), parts.step, saver.stands())
-        return result
-
-    def __train(self, ctx: context.RunContext, end: ending.Ending) -> str:
-        """Trains until there is a reason to end, saves, and returns the reason."""
-        parts = self.__parts
-        undoing = rollback.Rollback(parts, self.__saver, self.__config)
-        retrying, reason = retry.Retry(parts, self.__saver), end.before()
-        if reason is None:
-            parts.loop.prepare(parts.source.iterator)
-            parts.journal.note("train", step=parts.step)
-        parts.hooks.begin(ctx)
-        undoing.make_possible(reason)
-        while True:
-            try:
-                return self.__until_end(reason, ctx, end)
-            except (errors.NonFiniteError, errors.StepRefusedError) as error:
-                undoing.undo(error)
-            except tf.errors.OpError as error:
-                retrying.again(error)
-            ctx.step = parts.step
-
-    def __until_end(self, reason: str | None, ctx: context.RunContext, end: ending.Ending) -> str:
-        """Trains until there is a reason to end or an error, and saves."""
-        parts, saver = self.__parts, self.__saver
-        reason = reason or end.asked_for(saver.expected_secs)
-        while reason is None:
-            stepping.call_hooks(parts, parts.hooks.before_step, ctx)
-            call = self.__run_steps(end)
-            stepping.show(parts, call, ctx, saver.newest)
-            reason = end.after_call(call)
-            if reason is None:
-                saver.at_boundary(ctx, asked=end.save_asked())
-                parts.loop.resume()
-                reason = end.asked_for(saver.expected_secs)
-        saver.settle(ctx)
-        reason = end.at_last(reason)
-        if end.may_save(saver.expected_secs, self.__config.grace_secs):
-            saver.save_last(ctx)
-        return reason
+                outcome = error
+            return end.close(outcome)
 
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
         """Returns the mean of each output of `eval_step`, weighted by batch size.
@@ -212,14 +168,15 @@ class Trainer:
             EvaluationStoppedError: called by a hook, and a stop signal left no time for the rest.
         """
         arguments.count("steps", steps)
-        with self.__strategy.scope(), seeds.lent(self.seed):
+        here, parts = inside.of(self), inside.of(self).parts
+        with here.strategy.scope(), seeds.lent(parts.seed):
             iterator = iter(self.eval_dataset())
-            if self.__evaluator is None:
-                self.__evaluator = evaluation.Evaluator(self.eval_step, iterator)
-            variables = self.__parts.content.variables.entries.values()
+            if here.evaluator is None:
+                here.evaluator = evaluation.Evaluator(self.eval_step, iterator)
+            variables = parts.content.variables.entries.values()
             protected = [entry.variable for entry in variables]
-            left = self.__config.grace_secs - self.__saver.expected_secs
-            return self.__evaluator.run(iterator, steps, protected, left)
+            left = here.settings.grace_secs - here.saver.expected_secs
+            return here.evaluator.run(iterator, steps, protected, left)
 
     def save(self) -> int:
         """Saves now, whatever the interval says; on the disk when it returns.
@@ -232,12 +189,14 @@ class Trainer:
             TrainerError: called from `before_step` or `after_step`, where hooks of the same step
                 may still have to run.
         """
-        if self.__parts.in_step_hooks:
+        here = inside.of(self)
+        moment = here.parts.hooks.under_way
+        if moment is not None:
             raise errors.TrainerError(
-                "save() inside before_step or after_step would miss the hooks that still have to "
-                "run; use save_every_steps, or call it between two train() calls"
+                f"save() inside {moment} would miss the hooks that still have to run; use "
+                "save_every_steps, or call it between two train() calls"
             )
-        self.__saver.save()
+        here.saver.save()
         return self.step
 
     def restore(self, step: int) -> None:
@@ -250,9 +209,10 @@ class Trainer:
             ValueError: there is no checkpoint of that step.
             DamagedCheckpointError, CheckpointMismatchError: it cannot be used; nothing changed.
         """
-        self.__saver.wait()
-        construction.go_back(self.__parts, int(step))
-        self.__saver.went_back()
+        here = inside.of(self)
+        here.saver.wait()
+        go_back(here.parts, int(step))
+        here.saver.went_back()
 
     def register_hook(self, hook: Hook) -> None:
         """Adds a hook after the others; it gets its saved state at once.
@@ -263,12 +223,13 @@ class Trainer:
         Raises:
             ValueError: it is no hook, or its name is taken.
         """
-        construction.add_hook(self, self.__parts, hook)
+        construction.add_hook(inside.of(self).parts, hook)
 
     def close(self) -> None:
         """Waits for a save in flight and gives the run folder back; no more saves after it."""
-        self.__saver.close()
-        self.__parts.store.close()
+        here = inside.of(self)
+        here.saver.wait()
+        here.parts.store.close()
 
     def __enter__(self) -> Trainer:
         return self
@@ -280,56 +241,85 @@ class Trainer:
     def step(self) -> int:
         """Completed steps, over all resumes; an int64 tensor while a step is being compiled."""
         if tf.inside_function():
-            return self.__counter.read_value()  # type: ignore[no-any-return]
-        return self.__parts.step
+            return inside.begun(self).counter.read_value()  # type: ignore[no-any-return]
+        return inside.of(self).parts.progress.step
 
     @property
     def restored_step(self) -> int | None:
         """Step of the checkpoint that was restored last, or None if there was none."""
-        return self.__parts.restored_step
+        return inside.of(self).parts.progress.restored_step
 
     @property
     def seed(self) -> int:
         """Seed of the run: the config's, or the one that was drawn at its first start."""
-        return self.__parts.seed
+        return inside.of(self).parts.seed
 
     @property
     def model_dir(self) -> str:
         """Folder of the run."""
-        return self.__config.model_dir
+        return self.config.model_dir
 
     @property
     def config(self) -> config.TrainerConfig:
         """The settings."""
-        return self.__config
+        return inside.begun(self).settings
 
     @property
     def checkpoints(self) -> list[int]:
         """Steps of the complete checkpoints on the disk, ascending."""
-        return self.__parts.store.complete()
+        return inside.of(self).parts.store.complete()
 
     @property
     def compiled_step(self) -> Any:
         """The train step as TensorFlow's concrete function."""
-        return self.__parts.compiled_step.function
+        return inside.of(self).parts.compiled_step.function
 
     def state(self) -> dict[str, tf.Tensor]:
         """Returns everything that a checkpoint of this step would hold, by name."""
-        return self.__parts.content.collect(self.__parts.step)
+        return inside.of(self).parts.content.collect()
 
-    def __run_steps(self, end: ending.Ending) -> compiled.Call:
-        """Runs steps in the graph up to the next boundary that needs Python."""
-        parts, saver = self.__parts, self.__saver
-        hook_step, save_step = parts.hooks.next_boundary(parts.step), saver.next_step(parts.step)
-        boundaries, waited_for = (end.next_step, hook_step, save_step), saver.waits or end.waits
-        return stepping.to_next_boundary(parts, self.__pace, boundaries, waited_for=waited_for)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_Trainer__"):
-            made = type(self).__name__
-            raise errors.TrainerError(
-                f"{made} is not constructed: its __init__ never called, or has not yet finished, "
-                "super().__init__; end it with\n"
-                "    super().__init__(config, hooks=hooks, strategy=strategy)"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+def _train(
+    here: inside.Inside, ctx: context.RunContext, end: ending.Ending, requests: signals.Watch
+) -> Reason:
+    """Trains until there is a reason to end, saves, and returns the reason."""
+    parts, saver = here.parts, here.saver
+    undoing = rollback.Rollback(parts, saver, here.settings, requests)
+    retrying, reason = retry.Retry(parts, saver), end.before_training()
+    if reason is None:
+        parts.loop.prepare(parts.progress.source.iterator)
+        parts.journal.note("train", step=parts.progress.step)
+    parts.hooks.begin(ctx)
+    undoing.make_possible(reason)
+    while True:
+        try:
+            return _until_end(here, ctx, end, requests, reason)
+        except (errors.NonFiniteError, errors.StepRefusedError) as error:
+            undoing.undo(error)
+        except tf.errors.OpError as error:
+            retrying.again(error)
+        ctx.step = parts.progress.step
+
+
+def _until_end(
+    here: inside.Inside,
+    ctx: context.RunContext,
+    end: ending.Ending,
+    requests: signals.Watch,
+    reason: Reason | None,
+) -> Reason:
+    """Trains until there is a reason to end or an error: the loop."""
+    parts, saver, stepper = here.parts, here.saver, here.stepper
+    reason = reason or end.asked_for()
+    while reason is None:
+        stepper.call_before(ctx)
+        step = parts.progress.step
+        boundaries = end.next_step, parts.hooks.next_boundary(step), saver.next_step(step)
+        call = stepper.run(boundaries, waited_for=saver.waits or end.waits)
+        stepper.call_after(call, ctx, saver.newest)
+        reason = end.after_call(call)
+        if reason is None:
+            parts.loop.resume()  # first: what is asked for from here on ends the next call
+            saver.at_boundary(ctx, asked=requests.take_save())
+            reason = end.asked_for()
+    return end.wind_up(reason)

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.graph import direct_call
+from trainer.graph import bad_numbers, direct_call
 
 
 class Step:
@@ -67,15 +67,14 @@ class Loop:
         step: the traced step.
         counter: int64 variable, one more after each step.
         iterator: an iterator like those that `run` will be given.
-        ends_if_not_finite: whether the loop looks at the outputs, and ends after a step of which
-            one is NaN or infinite.
+        bad: looks at the outputs: the loop ends after a step of which one is NaN or infinite.
     """
 
     def __init__(
-        self, step: Step, counter: tf.Variable, iterator: Any, *, ends_if_not_finite: bool = True
+        self, step: Step, counter: tf.Variable, iterator: Any, *, bad: bad_numbers.BadNumbers
     ):
         self._step = step
-        self._looks = ends_if_not_finite
+        self._bad_numbers = bad
         self._counter = counter
         self._spec, self._element_spec = iterator._type_spec, iterator.element_spec
         self._interrupted = tf.Variable(False, trainable=False, name="interrupted")
@@ -160,7 +159,10 @@ class Loop:
             new = self._step(optional.get_value())
             with tf.control_dependencies(list(new.values())):
                 self._counter.assign_add(1)
-            return [self._all_finite(new), *(new[name][tf.newaxis] for name in self._step.outputs)]
+            return [
+                self._bad_numbers.in_graph(new),
+                *(new[name][tf.newaxis] for name in self._step.outputs),
+            ]
 
         function = tf.function(one, autograph=False)
         return direct_call.Direct(function.get_concrete_function(tf.TensorSpec((), tf.variant)))
@@ -208,7 +210,7 @@ class Loop:
                     going, next_batch = draw_after(done + 1)
             at = tf.cast(done, tf.int32)
             written = {name: series[name].write(at, value) for name, value in new.items()}
-            return done + 1, going, self._all_finite(new), next_batch, written
+            return done + 1, going, self._bad_numbers.in_graph(new), next_batch, written
 
         begun = tf.constant(0, tf.int64), tf.constant(True), tf.constant(True)
         first = self._draw(iterator, limit > 0)  # one step at least, also when interrupted
@@ -222,12 +224,6 @@ class Loop:
         """Returns the next batch, or none: around the whole step, a `cond` takes 20 us."""
         none = tf.experimental.Optional.empty(self._element_spec)
         return tf.cond(going, iterator.get_next_as_optional, lambda: none)
-
-    def _all_finite(self, outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        floating = [v for v in outputs.values() if v.dtype.is_floating and self._looks]
-        wide = [v if v.dtype.size >= 4 else tf.cast(v, tf.float32) for v in floating]
-        finite = [tf.math.is_finite(v) for v in wide]
-        return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
 
 
 def _checked(step: str, outputs: Any) -> dict[str, tf.TypeSpec]:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.graph import direct_call
 
 _TOGETHER = 50  # variables that are read by one call
-_CHUNK = 1 << 18  # values looked at together when they are checked: a megabyte of float32
 
 
 class Reader:
@@ -78,19 +76,6 @@ def shares_safely(variable: Any) -> bool:
     return _tried(variable.dtype, variable.device)
 
 
-def non_finite(values: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the tensors that hold a NaN or an infinity.
-
-    Args:
-        values: name to tensor; only floating-point and complex ones are looked at.
-    """
-    return [
-        name
-        for name, value in values.items()
-        if (value.dtype.is_floating or value.dtype.is_complex) and not _all_finite(value)
-    ]
-
-
 def _read(variable: Any, shared: bool) -> tf.Tensor:
     if shared:
         return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
@@ -143,19 +128,3 @@ def _unharmed(variable: Any, change: Callable[[], Any]) -> bool:
     except (tf.errors.OpError, TypeError):
         return False  # no such kernel here: nothing is known, so copy
     return bool(np.array_equal(before.numpy(), remembered))
-
-
-def _all_finite(tensor: tf.Tensor) -> bool:
-    flat = _view(tensor).reshape(-1)
-    return all(
-        bool(np.isfinite(flat[start : start + _CHUNK]).all())
-        for start in range(0, flat.size, _CHUNK)
-    )
-
-
-def _view(tensor: tf.Tensor) -> npt.NDArray[Any]:
-    """Returns the values without copying them, where NumPy knows their type."""
-    try:
-        return np.asarray(memoryview(tensor))
-    except (ValueError, tf.errors.UnimplementedError):
-        return np.asarray(tensor)  # bfloat16 and smaller: a buffer cannot name their format

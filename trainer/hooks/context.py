@@ -71,10 +71,8 @@ class RunContext:
         error: in `end`: the exception that ended the run, or None.
     """
 
-    def __init__(
-        self, trainer: TrainerView, step: int, saved_step: int | None, past: Past, passes: Passes
-    ):
-        self.trainer = trainer
+    def __init__(self, trainer: Any, step: int, saved_step: int | None, past: Past, passes: Passes):
+        self.trainer: TrainerView = trainer
         self.step = self.start_step = step
         self.outputs: Mapping[str, Any] = {}
         self.saved_step = saved_step
@@ -129,7 +127,7 @@ class RunContext:
         if self.stop is None:
             self.stop = {"hook": self._called, "reason": str(reason)}
 
-    def turn_to(self, step: int, behind: int) -> None:
+    def show_step(self, step: int, behind: int) -> None:
         """Turns to a step that is done.
 
         Args:

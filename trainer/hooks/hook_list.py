@@ -7,6 +7,7 @@ is in a checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,6 +26,9 @@ class HookList:
 
     Raises:
         ValueError: it is no sequence, or one of them cannot be added.
+
+    Attributes:
+        under_way: the moment ("after_step", say) for which hooks still have to be called, or None.
     """
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
@@ -32,6 +36,7 @@ class HookList:
             raise ValueError(f"hooks must be a list of hooks, got {hooks!r}")
         self._hooks: dict[str, Hook] = {}
         self._begun: list[str] = []
+        self.under_way: str | None = None
         for hook in hooks:
             self.add(hook)
 
@@ -70,7 +75,7 @@ class HookList:
         return len(self._hooks)
 
     @property
-    def look_on(self) -> bool:
+    def any_only_outputs(self) -> bool:
         """Whether a hook looks only at outputs, so that it is called after the fact."""
         return any(hook.only_outputs for hook in self._hooks.values())
 
@@ -90,7 +95,7 @@ class HookList:
                 boundaries.append(step + 1 - (step + 1) % every + every - 1)
         return min(boundaries, default=None)
 
-    def last_look(self, step: int, limit: int) -> int:
+    def limit_for_only_outputs(self, step: int, limit: int) -> int:
         """Returns how many of `limit` steps to run so that a hook that looks on is not kept late.
 
         Args:
@@ -115,15 +120,17 @@ class HookList:
     def begin(self, ctx: RunContext) -> None:
         """Calls `begin` of each hook, in order."""
         self._begun = []
-        for key, hook in self:
-            self._call(key, hook.begin, ctx)
-            self._begun.append(key)
+        with self._calling("begin"):
+            for key, hook in self._with_last_free():
+                self._call(key, hook.begin, ctx)
+                self._begun.append(key)
 
     def before_step(self, ctx: RunContext) -> None:
         """Calls `before_step` of the hooks due at the next step, in order."""
-        for key, hook in self:
-            if (ctx.step + 1) % hook.every_steps == 0 and _overrides(hook, "before_step"):
-                self._call(key, hook.before_step, ctx)
+        with self._calling("before_step"):
+            for key, hook in self:
+                if (ctx.step + 1) % hook.every_steps == 0 and _overrides(hook, "before_step"):
+                    self._call(key, hook.before_step, ctx)
 
     def after_steps(self, ctx: RunContext, first: int, last: int) -> None:
         """Calls `after_step` of the hooks due at the steps of a call, step by step, in order.
@@ -138,21 +145,40 @@ class HookList:
         for _, hook in listening:
             every = hook.every_steps
             due.update(range(first + -first % every, last + 1, every))
-        for step in sorted(due):
-            ctx.turn_to(step, behind=last - step)
-            for key, hook in listening:
-                if step % hook.every_steps == 0:
-                    self._call(key, hook.after_step, ctx)
+        with self._calling("after_step"):
+            for step in sorted(due):
+                ctx.show_step(step, behind=last - step)
+                for key, hook in listening:
+                    if step % hook.every_steps == 0:
+                        self._call(key, hook.after_step, ctx)
 
     def after_save(self, ctx: RunContext) -> None:
         """Calls `after_save` of each hook, in order."""
-        for key, hook in self:
-            self._call(key, hook.after_save, ctx)
+        with self._calling("after_save"):
+            for key, hook in self._with_last_free():
+                self._call(key, hook.after_save, ctx)
 
-    def end(self, ctx: RunContext) -> None:
+    @contextlib.contextmanager
+    def _calling(self, moment: str) -> Iterator[None]:
+        before, self.under_way = self.under_way, moment
+        try:
+            yield
+        finally:
+            self.under_way = before
+
+    def _with_last_free(self) -> Iterator[tuple[str, Hook]]:
+        """Yields the hooks; when it comes to the last, no other has still to be called."""
+        left = len(self)
+        for key, hook in self:
+            left -= 1
+            if not left:
+                self.under_way = None
+            yield key, hook
+
+    def end(self, ctx: RunContext) -> BaseException | None:
         """Calls `end` of each hook whose `begin` returned, last first.
 
-        Every one is called. An error in an `end` is logged; the first is raised if the run itself
+        Every one is called. An error in an `end` is logged; the first is returned if the run itself
         ended without one.
         """
         first: BaseException | None = None
@@ -164,8 +190,7 @@ class HookList:
                 LOG.error("hook %s raised in end: %r", key, error)
                 if not isinstance(error, errors.EvaluationStoppedError):  # the run is as it was
                     first = first or error
-        if first is not None and ctx.error is None:
-            raise first
+        return first if ctx.error is None else None
 
     def states(self) -> dict[str, str]:
         """Returns the JSON text of the state of each hook that has one, by key.

@@ -21,11 +21,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from trainer.journal.reasons import Reason
+
 CATEGORIES = ("stepping", "saving", "restoring", "starting", "lost", "idle")
-_SAVED = (  # reasons of a stop after which nothing is lost
-    *("finished", "already_finished", "stopped", "out_of_data", "time_budget"),
-    *("preempted", "interrupted"),
-)
 
 
 @dataclasses.dataclass
@@ -142,7 +140,7 @@ def _take_in(attempt: _Attempt, event: dict[str, Any], now: float) -> None:
         attempt.snapshot = now - number(event, "write_secs")
         attempt.steps.append((attempt.snapshot, int(number(event, "step"))))
     elif kind == "stop":
-        attempt.saved = event.get("reason") in _SAVED
+        attempt.saved = event.get("reason") in list(Reason)
 
 
 def number(event: dict[str, Any], name: str) -> float:

@@ -1,19 +1,30 @@
-"""Why a run ends.
+"""How a run ends.
 
-Owns the goal of a `train()` and the reasons for which it is over. Promises that a stop that a hook
-asked for is kept in the state, and that each reason is said in one line. Refuses to run a step.
+Owns the reasons for which one `train()` is over, and the one way out that all ends take:
+
+    wind_up(reason)   the save in flight is taken in, a hook's request to stop is kept in the state,
+                      and the state is saved, unless it is already or a signal leaves no time
+    close(outcome)    after `wind_up`, or after an error instead of it: each hook's `end`, the lines
+                      in journal and log; then it returns, or raises what ended the run
+
+Promises that a question changes nothing; that an error reaches the caller, be it that of a save in
+flight when a signal cut the run short; and that the journal has a line for every end. Refuses to
+run a step.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from trainer import config, errors
-from trainer.base import arguments, clock
+from trainer import errors
+from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.graph import compiled
 from trainer.hooks import context
-from trainer.run import construction, signals
+from trainer.journal.reasons import Reason
+from trainer.run import saving, signals
+from trainer.run.goal import Goal
+from trainer.run.parts import Parts
 from trainer.state import optimizer_settings
 
 
@@ -34,114 +45,59 @@ class RunResult:
     exit_code: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Goal:
-    """What one `train()` was asked for.
-
-    Args:
-        step: the step to end at; None: at the end of the data.
-        more: asked for as so many steps more, which overrules an earlier stop.
-        secs: seconds of training, over all resumes; None: no bound.
-        until: when the time of this process is over, on the monotonic clock; None: never.
-    """
-
-    step: int | None
-    more: bool
-    secs: float | None = None
-    until: float | None = None
-
-
-def goal(
-    here: int,
-    max_steps: int | None,
-    steps: int | None,
-    settings: config.TrainerConfig,
-    constructed: float,
-) -> Goal:
-    """Returns the goal that arguments and config describe.
-
-    Args:
-        here: completed steps.
-        max_steps: argument of `train()`.
-        steps: argument of `train()`.
-        settings: the config.
-        constructed: when the trainer was, on the monotonic clock.
-
-    Raises:
-        ValueError: both arguments are given, one is below 1, or no end is given anywhere.
-    """
-    max_steps = arguments.count("max_steps", max_steps)
-    steps = arguments.count("steps", steps)
-    if max_steps is not None and steps is not None:
-        raise ValueError(
-            f"train(max_steps={max_steps}, steps={steps}): give one of them: max_steps is a total, "
-            "steps counts from here"
-        )
-    process_secs = settings.max_process_secs
-    until = None if process_secs is None else constructed + process_secs
-    if steps is not None:
-        LOG.info("training %d more steps, from step %d to %d", steps, here, here + steps)
-        return Goal(here + steps, True, settings.max_secs, until)
-    total = settings.max_steps if max_steps is None else max_steps
-    if total is None and settings.epochs is None and settings.max_secs is None:
-        raise ValueError(
-            "no end is given: set max_steps, epochs or max_secs in the config, or call "
-            "train(max_steps=...) or train(steps=...)"
-        )
-    return Goal(total, False, settings.max_secs, until)
-
-
 class Ending:
-    """The reasons for which one `train()` is over.
+    """The end of one `train()`.
 
     Args:
         wanted: the goal.
         parts: the trainer's parts.
+        saver: the saves.
         ctx: the context of the hooks.
-        watch: the signals.
+        requests: what signals ask for.
+        grace_secs: the config's.
     """
 
     def __init__(
         self,
         wanted: Goal,
-        parts: construction.Parts,
+        parts: Parts,
+        saver: saving.Saver,
         ctx: context.RunContext,
-        watch: signals.Watch,
+        *,
+        requests: signals.Watch,
+        grace_secs: float,
     ):
         self._goal = wanted
         self._parts = parts
+        self._saver = saver
         self._ctx = ctx
-        self._watch = watch
+        self._requests = requests
+        self._grace_secs = grace_secs
 
     @property
     def next_step(self) -> int | None:
         """The step at which a call must end for the goal, or for a stop that was asked for."""
-        return self._goal.step if self._ctx.stop is None else self._parts.step + 1
+        return self._goal.step if self._ctx.stop is None else self._parts.progress.step + 1
 
     @property
     def waits(self) -> bool:
         """Whether the run may come to its end at a time and not at a step."""
         return self._goal.secs is not None or self._goal.until is not None
 
-    def save_asked(self) -> bool:
-        """Tells whether a signal asked for a save since this was called last."""
-        asked, self._watch.save = self._watch.save, False
-        return asked
-
-    def before(self) -> str | None:
-        """Returns why there is nothing to train, or None."""
-        parts, wanted = self._parts, self._goal.step
-        if wanted is not None and parts.step >= wanted:
-            if parts.step == wanted:
-                LOG.info("already at step %d of %d: nothing to train", parts.step, wanted)
+    def before_training(self) -> Reason | None:
+        """Returns why there is nothing to train, or None: then an earlier stop is overruled."""
+        content, wanted, step = self._parts.content, self._goal.step, self._parts.progress.step
+        if wanted is not None and step >= wanted:
+            if step == wanted:
+                LOG.info("already at step %d of %d: nothing to train", step, wanted)
             else:
                 LOG.info(
                     "the checkpoint is at step %d, past the target of %d: nothing to train",
-                    parts.step,
+                    step,
                     wanted,
                 )
-            return "already_finished"
-        stop = parts.content.stop
+            return Reason.ALREADY_FINISHED
+        stop = content.stop
         if stop is not None and not self._goal.more and not _is_further(wanted, stop["target"]):
             LOG.info(
                 "hook %s stopped this run at step %d (%s): nothing to train; a larger max_steps or "
@@ -150,118 +106,145 @@ class Ending:
                 stop["step"],
                 stop["reason"],
             )
-            return "already_finished"
-        parts.content.stop = None
+            return Reason.ALREADY_FINISHED
+        content.stop = None
         if wanted is not None:
-            optimizer_settings.warn_of_ended_schedules(parts.content.optimizers, wanted)
+            optimizer_settings.warn_of_ended_schedules(content.optimizers, wanted)
         return None
 
-    def asked_for(self, save_secs: float = 0.0) -> str | None:
-        """Returns why the run is to end after this step, or None.
-
-        Args:
-            save_secs: how long the last save is expected to take, for the bound of time.
-        """
-        parts, ctx = self._parts, self._ctx
-        if ctx.stop is not None:
-            if parts.content.stop is None:
-                parts.content.stop = {**ctx.stop, "step": parts.step, "target": self._goal.step}
-                LOG.info("hook %s asked to stop (%s)", ctx.stop["hook"], ctx.stop["reason"])
-            return "stopped"
-        if self._watch.stop is not None:
-            return signals.STOP[self._watch.stop][0]
-        trained = parts.stopwatch.read()
+    def asked_for(self) -> Reason | None:
+        """Returns why the run is to end after this step by somebody's wish, or None."""
+        if self._ctx.stop is not None:
+            return Reason.STOPPED
+        if self._requests.stop is not None:
+            return signals.STOP[self._requests.stop]
+        save_secs = self._saver.expected_secs  # the last save is within the bound
+        trained = self._parts.stopwatch.read()
         if self._goal.secs is not None and trained + save_secs >= self._goal.secs:
-            LOG.info("time budget reached: %.4g of max_secs=%.4g s", trained, self._goal.secs)
-            return "time_budget"
+            return Reason.TIME_BUDGET
         if self._goal.until is not None and clock.now() + save_secs >= self._goal.until:
-            LOG.info("the time of this process (max_process_secs) is used up")
-            return "preempted"
+            return Reason.PREEMPTED
         return None
 
-    def after_call(self, call: compiled.Call) -> str | None:
+    def after_call(self, call: compiled.Call) -> Reason | None:
         """Returns the reason for which the run is over after a compiled call, or None.
 
         Raises:
             ValueError: the data gave no batch at all.
         """
-        parts, wanted = self._parts, self._goal.step
+        step, wanted = self._parts.progress.step, self._goal.step
         if self._ctx.stop is not None:
-            return self.asked_for()
-        if wanted is not None and parts.step >= wanted:
-            return "finished"
+            return Reason.STOPPED
+        if wanted is not None and step >= wanted:
+            return Reason.FINISHED
         if call.steps or not call.ended:
             return None  # if the data has ended, the next call will tell
-        if parts.step == 0:
+        if step == 0:
             raise ValueError("train_dataset() gave no batch; give it at least one")
-        if wanted is None:
-            return "finished" if parts.step > self._ctx.start_step else "already_finished"
-        LOG.warning("the data ended early, after step %d of %d", parts.step, wanted)
-        return "out_of_data"
+        if wanted is not None:
+            return Reason.OUT_OF_DATA
+        return Reason.FINISHED if step > self._ctx.start_step else Reason.ALREADY_FINISHED
 
-    def at_last(self, reason: str) -> str:
-        """Returns the reason of the end, now that a hook may have asked to stop at last."""
-        if reason == "already_finished" or self._ctx.stop is None:
-            return reason  # if nothing was trained, there is nothing to keep
-        return self.asked_for() or reason
-
-    def may_save(self, save_secs: float, grace_secs: float) -> bool:
-        """Tells whether to save at the end: not if a signal came before anything was trained, or
-        leaves too little time.
+    def wind_up(self, reason: Reason) -> Reason:
+        """Saves the state in which the run ends.
 
         Args:
-            save_secs: how long the last save took.
-            grace_secs: the config's.
+            reason: of the end.
+
+        Returns:
+            The reason, now that a hook may have asked to stop at last.
         """
-        stop, parts = self._watch.stop, self._parts
+        self._saver.settle(self._ctx)
+        self._say(reason)
+        if self._ctx.stop is not None and reason is not Reason.ALREADY_FINISHED:
+            reason = Reason.STOPPED
+            self._keep_stop()
+        if self._may_save():
+            self._saver.save_last(self._ctx)
+        return reason
+
+    def close(self, outcome: Reason | BaseException) -> RunResult:
+        """Ends the run: the way out of every one of them.
+
+        Args:
+            outcome: what `wind_up` returned, or what was raised instead.
+
+        Raises:
+            BaseException: what ended the run, or a hook's `end`.
+        """
+        reason, error = self._judged(outcome)
+        ctx, step = self._ctx, self._parts.progress.step
+        ctx.error, ctx.saved_step = error, self._saver.newest()
+        error = self._parts.hooks.end(ctx) or error
+        stands, said = self._saver.in_words(), {}
+        if error is not None:
+            said = {"error": errors.brief(error)}
+            LOG.error("run ended at step %d by %s; %s", step, said["error"], stands)
+        if reason is not None and reason.exit_code and self._requests.stop is not None:
+            self._requests.honoured = True
+            self._parts.journal.note("preemption", step=step, signal=self._requests.stop.name)
+        self._parts.journal.note("stop", step=step, reason=str(reason or "error"), **said)
+        if error is not None:
+            raise error
+        assert reason is not None
+        LOG.info("%s at step %d; %s", str(reason).replace("_", " "), step, stands)
+        return RunResult(step, str(reason), reason.exit_code)
+
+    def _judged(
+        self, outcome: Reason | BaseException
+    ) -> tuple[Reason | None, BaseException | None]:
+        """Returns the reason of the end, or the error that ended it."""
+        if isinstance(outcome, Reason):
+            return outcome, None
+        if not isinstance(outcome, errors.EvaluationStoppedError) or self._requests.stop is None:
+            return None, outcome
+        # The hooks after it were not called, so the step is not saved; one in flight may stand.
+        LOG.warning("not saved at step %d: %s", self._parts.progress.step, outcome)
+        try:
+            self._saver.settle(self._ctx, last=True)
+        except Exception as error:  # whatever became of that save must reach the caller
+            return None, error
+        return signals.STOP[self._requests.stop], None
+
+    def _say(self, reason: Reason) -> None:
+        goal, step = self._goal, self._parts.progress.step
+        if reason is Reason.TIME_BUDGET:
+            trained = self._parts.stopwatch.read()
+            LOG.info("time budget reached: %.4g of max_secs=%.4g s", trained, goal.secs)
+        elif reason is Reason.PREEMPTED and self._requests.stop is None:
+            LOG.info("the time of this process (max_process_secs) is used up")
+        elif reason is Reason.OUT_OF_DATA:
+            LOG.warning("the data ended early, after step %d of %d", step, goal.step)
+
+    def _keep_stop(self) -> None:
+        """Puts the stop that a hook asked for into the state, so that it travels in it."""
+        ctx, step = self._ctx, self._parts.progress.step
+        assert ctx.stop is not None
+        self._parts.content.stop = {**ctx.stop, "step": step, "target": self._goal.step}
+        LOG.info("hook %s asked to stop (%s)", ctx.stop["hook"], ctx.stop["reason"])
+
+    def _may_save(self) -> bool:
+        """Tells whether to save at the end: not if a signal came before anything was trained, or
+        leaves too little time."""
+        stop, step = self._requests.stop, self._parts.progress.step
         if stop is None:
             return True
-        if parts.step == self._ctx.start_step:
+        if step == self._ctx.start_step:
             return False
-        left = grace_secs - (clock.now() - self._watch.asked_at)
+        save_secs = self._saver.expected_secs
+        left = self._grace_secs - (clock.now() - self._requests.asked_at)
         if save_secs <= left:
             return True
         LOG.warning(
             "not saved at step %d: the save before took %.3g s, and of grace_secs=%.3g %.3g s are "
             "left since %s",
-            parts.step,
+            step,
             save_secs,
-            grace_secs,
+            self._grace_secs,
             left,
             stop.name,
         )
         return False
-
-    def cut_short(self, error: errors.EvaluationStoppedError) -> str:
-        """Returns the reason of the end after a hook that a stop signal left no time.
-
-        Args:
-            error: what ended it; the hooks after it were not called, so the step is not saved.
-        """
-        LOG.warning("not saved at step %d: %s", self._parts.step, error)
-        assert self._watch.stop is not None
-        return signals.STOP[self._watch.stop][0]
-
-    def failed(self, error: BaseException, stands: str) -> None:
-        """Says that an error ended the run, in the journal and in the log.
-
-        Args:
-            error: the error.
-            stands: what a resume would find, in words.
-        """
-        parts, said = self._parts, errors.brief(error)
-        parts.journal.note("stop", step=parts.step, reason="error", error=said)
-        LOG.error("run ended at step %d by %s; %s", parts.step, said, stands)
-
-    def result(self, reason: str) -> RunResult:
-        """Returns the result, after its line in the journal."""
-        parts = self._parts
-        codes = dict(signals.STOP.values())
-        if reason in codes and self._watch.stop is not None:
-            self._watch.honoured = True
-            parts.journal.note("preemption", step=parts.step, signal=self._watch.stop.name)
-        parts.journal.note("stop", step=parts.step, reason=reason)
-        return RunResult(parts.step, reason, codes.get(reason, 0))
 
 
 def _is_further(wanted: int | None, stopped: int | None) -> bool:

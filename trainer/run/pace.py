@@ -43,7 +43,7 @@ class Pace:
         most = min(self._cap, until_boundary or self._cap)
         return min(most, self._in_a_turn) if waited_for else most
 
-    def took(self, steps: int, secs: float) -> None:
+    def record(self, steps: int, secs: float) -> None:
         """Takes note of a call of `steps` steps that took `secs` seconds."""
         if steps and secs > 0:
             fitting = int(steps * _TURN_SECS / secs)

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from trainer import errors
 from trainer.base.log import LOG
-from trainer.run import construction, saving
+from trainer.run import saving
+from trainer.run.parts import Parts, go_back
 
 _MOST = 3  # in a row without a newer checkpoint
 _FIRST_PAUSE_SECS, _LONGER = 0.1, 5.0  # 0.1, 0.5, 2.5
@@ -28,7 +29,7 @@ class Retry:
         saver: the saves.
     """
 
-    def __init__(self, parts: construction.Parts, saver: saving.Saver):
+    def __init__(self, parts: Parts, saver: saving.Saver):
         self._parts = parts
         self._saver = saver
         self._newest: int | None = None
@@ -41,7 +42,7 @@ class Retry:
             error: what ended the training.
         """
         parts = self._parts
-        if error is not parts.failed or not is_curable(error):
+        if error is not parts.progress.failure or not is_curable(error):
             raise error
         newest = self._saver.newest()
         if newest is None:
@@ -56,8 +57,8 @@ class Retry:
         said = errors.brief(error)
         LOG.warning("%s; from checkpoint %d again in %.3g s", said, newest, secs)
         pause(secs)
-        parts.source.reopen()
-        construction.go_back(parts, newest)
+        parts.progress.source.reopen()
+        go_back(parts, newest)
         self._saver.went_back()
         parts.journal.note("retry", step=newest, error=said)
 

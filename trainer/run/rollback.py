@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from trainer import config, errors
 from trainer.base.log import LOG
-from trainer.run import construction, saving, stepping
+from trainer.run import saving, signals, stepping
+from trainer.run.parts import Parts, go_back
 
 
 class Rollback:
@@ -20,12 +21,18 @@ class Rollback:
         parts: the trainer's parts.
         saver: the saves.
         settings: the config.
+        requests: what signals ask for: a stop ends the search for a batch.
     """
 
     def __init__(
-        self, parts: construction.Parts, saver: saving.Saver, settings: config.TrainerConfig
+        self,
+        parts: Parts,
+        saver: saving.Saver,
+        settings: config.TrainerConfig,
+        requests: signals.Watch,
     ):
         self._parts = parts
+        self._requests = requests
         self._saver = saver
         self._wanted = settings.on_nonfinite == "rollback"
         self._most = settings.max_rollbacks
@@ -61,6 +68,10 @@ class Rollback:
         left_out = self._parts.content.left_out
         self._go_back(newest, left_out)
         step = error.step if asked else self._find(error.step)
+        if step is None:
+            self._go_back(newest, left_out)
+            LOG.warning("the search for the batch was ended by a stop signal; back at %d", newest)
+            return
         self._go_back(newest, sorted({*left_out, step}))
         self._undone.append(step)
         LOG.warning(
@@ -74,20 +85,23 @@ class Rollback:
         self._parts.journal.note("rollback", step=newest, left_out=step, error=errors.brief(error))
 
     def _go_back(self, step: int, left_out: list[int]) -> None:
-        construction.go_back(self._parts, step)
+        go_back(self._parts, step)
         self._saver.went_back()
         self._parts.content.left_out = left_out
 
-    def _find(self, shown: int) -> int:
-        """Returns the first step up to `shown` that leaves an output or the state not finite."""
-        parts = self._parts
-        while parts.step < shown:
-            call = stepping.run(parts, 1)
+    def _find(self, shown: int) -> int | None:
+        """Returns the first step up to `shown` that leaves an output or the state not finite.
+
+        None if a stop signal came first: the next start comes to that step again.
+        """
+        parts, progress = self._parts, self._parts.progress
+        while progress.step < shown:
+            if self._requests.stop is not None:
+                return None
+            call = stepping.run_steps(parts, 1)
             if not call.steps:
                 break  # the data ended: it is other data now
-            parts.step += 1
-            parts.source.drawn(1)
-            values = parts.content.variables.values()
-            if not call.finite or parts.poisoned(values):
-                return parts.step
+            progress.advance(call)
+            if not call.finite or parts.bad_numbers.in_state(parts.content.variables.values()):
+                return progress.step
         return shown  # not seen again without the hooks, say: what showed it is left out

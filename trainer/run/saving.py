@@ -17,7 +17,8 @@ from trainer.base.log import LOG
 from trainer.checkpoints import bundle, policy
 from trainer.hooks import context
 from trainer.journal import goodput, journal
-from trainer.run import construction, writing
+from trainer.run import writing
+from trainer.run.parts import Parts, late_variables
 
 _FAILURES_IN_A_ROW = 3
 # A small state is on the disk in some milliseconds: where saves follow each other so fast that one
@@ -33,7 +34,6 @@ class Saver:
     """The saves of one trainer.
 
     Args:
-        program: the user's trainer, looked through once for variables that came too late.
         settings: the config.
         parts: the trainer's parts.
 
@@ -41,8 +41,7 @@ class Saver:
         saved_step: step of the newest checkpoint known to be on the disk, or None.
     """
 
-    def __init__(self, program: Any, settings: config.TrainerConfig, parts: construction.Parts):
-        self._program = program
+    def __init__(self, settings: config.TrainerConfig, parts: Parts):
         self._parts = parts
         self._writer = writing.Writer(parts)
         self._background = settings.async_save
@@ -56,7 +55,7 @@ class Saver:
         self._earlier: errors.SaveError | None = None
         self._saved_before = False
         self._stop_saved: Any = parts.content.stop
-        self.saved_step = parts.restored_step
+        self.saved_step = parts.progress.restored_step
         if settings.save_every_steps is None and settings.save_every_secs is None:
             LOG.warning(
                 "no save interval is given: saving as often as %.3g %% of the time allows, and at "
@@ -86,7 +85,7 @@ class Saver:
             asked: a save was asked for, whatever the interval says.
         """
         self._take_in(ctx, wait=0.0)
-        step, writing_step = self._parts.step, self._writer.step
+        step, writing_step = self._parts.progress.step, self._writer.step
         due = asked or self._policy.is_due(step, clock.now())
         if not due or step in (self.saved_step, writing_step):
             return
@@ -99,21 +98,31 @@ class Saver:
         else:
             self._leave_out(step)
 
-    def settle(self, ctx: context.RunContext) -> None:
+    def settle(self, ctx: context.RunContext, *, last: bool = False) -> None:
         """Waits at the end of a run for the save that is being written.
 
-        What it raises is kept until the last save has been tried (see `save_last`).
+        Args:
+            ctx: the context of the hooks.
+            last: no other save comes after it, so its failure is raised. Else it is kept until the
+                last save has been tried (see `save_last`).
+
+        Raises:
+            SaveError: it failed, and was the last one.
+            NonFiniteError: a variable of it holds a NaN or an infinity.
         """
         self._earlier = None
         try:
-            self._take_in(ctx)
+            self._take_in(ctx, last=last)
         except errors.SaveError as error:
+            if last:
+                raise
             self._earlier = error
 
     def save_last(self, ctx: context.RunContext) -> None:
         """Saves at the end of a run, after `settle`, unless this very state is saved already."""
         unsaved = (
-            self.saved_step != self._parts.step or self._stop_saved != self._parts.content.stop
+            self.saved_step != self._parts.progress.step
+            or self._stop_saved != self._parts.content.stop
         )
         if unsaved:
             self._begin(waited_for=True)
@@ -140,7 +149,7 @@ class Saver:
         try:
             self._succeeded(self._finish())
         except errors.SaveError as error:
-            self._failed(self._parts.step, error)
+            self._failed(self._parts.progress.step, error)
             raise
 
     def wait(self) -> None:
@@ -160,7 +169,7 @@ class Saver:
 
     def went_back(self) -> None:
         """Takes note that the state is that of an older checkpoint now, stop request included."""
-        self.saved_step = self._parts.restored_step
+        self.saved_step = self._parts.progress.restored_step
         self._stop_saved = self._parts.content.stop
 
     def newest(self) -> int | None:
@@ -168,7 +177,7 @@ class Saver:
         self.wait()
         return self.saved_step
 
-    def stands(self) -> str:
+    def in_words(self) -> str:
         """Returns a sentence on what a resume would find."""
         if self.saved_step is None:
             return "no checkpoint was written yet"
@@ -176,10 +185,10 @@ class Saver:
 
     def _begin(self, *, waited_for: bool) -> None:
         parts = self._parts
-        if parts.torn is not None:
+        if parts.progress.unsavable is not None:
             raise errors.SaveError(
-                f"not saved: {parts.torn}, so the state in memory is that of no whole step; "
-                f"construct the trainer again or call restore(). {self.stands()}"
+                f"not saved: {parts.progress.unsavable}, so the state in memory is that of no "
+                f"whole step; construct the trainer again or call restore(). {self.in_words()}"
             )
         begun = clock.now()
         if not self._saved_before:
@@ -218,7 +227,10 @@ class Saver:
             LOG.warning("%s Training goes on.", error)
             return
         ctx.saved_step = self.saved_step
-        self._parts.hooks.after_save(ctx)
+        try:
+            self._parts.hooks.after_save(ctx)
+        except errors.EvaluationStoppedError as error:
+            LOG.warning("%s", error)  # the step is whole: it may be saved; the signal ends the run
 
     def _finish(self) -> writing.Written:
         begun = clock.now()
@@ -227,7 +239,7 @@ class Saver:
         try:
             return self._writer.take()
         except errors.NonFiniteError as error:
-            self._parts.torn = f"variables are not finite after step {error.step}"
+            self._parts.progress.mark_unsavable(f"variables are not finite after step {error.step}")
             raise
 
     def _succeeded(self, written: writing.Written) -> None:
@@ -288,7 +300,7 @@ class Saver:
                 "state of hook %s will not be kept: no get_state and set_state",
                 ", ".join(stateless),
             )
-        late = construction.late_variables(self._program, self._parts)
+        late = late_variables(self._parts)
         if late:
             LOG.warning(
                 "not saved, because they came after construction: %s; make them in build()",
@@ -311,7 +323,7 @@ def _warn_of_large_data(written: writing.Written) -> None:
         )
 
 
-def _policy(settings: config.TrainerConfig, parts: construction.Parts) -> policy.Policy:
+def _policy(settings: config.TrainerConfig, parts: Parts) -> policy.Policy:
     """Returns when to save, by what the journal of this folder tells of failures and costs."""
     events = journal.read(parts.store.files, parts.store.folder)
     failures, trained_secs = goodput.failures(events)

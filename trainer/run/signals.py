@@ -21,8 +21,9 @@ from typing import Any
 
 from trainer.base import clock
 from trainer.base.log import LOG
+from trainer.journal.reasons import Reason
 
-STOP = {signal.SIGTERM: ("preempted", 75), signal.SIGINT: ("interrupted", 130)}
+STOP = {signal.SIGTERM: Reason.PREEMPTED, signal.SIGINT: Reason.INTERRUPTED}
 _WATCHED = (*STOP, signal.SIGUSR1)
 _ONE_REQUEST_SECS = 0.1  # `timeout` and terminals may send the same request twice
 
@@ -33,7 +34,7 @@ class Watch:
     Attributes:
         stop: the first stop signal, or None.
         asked_at: monotonic seconds at which it came.
-        save: whether SIGUSR1 asked for a save; whoever makes it sets this to False.
+        save: whether SIGUSR1 asked for a save that `take_save` has not told yet.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,11 @@ class Watch:
         elif number in STOP and self.stop is None:
             self.asked_at = clock.now()
             self.stop = signal.Signals(number)
+
+    def take_save(self) -> bool:
+        """Tells, once, that a save was asked for."""
+        asked, self.save = self.save, False
+        return asked
 
     def heard(self, number: int) -> None:
         """Takes in a signal in the thread that hears each of them once, and at once.
@@ -211,4 +217,4 @@ def _handler(found: Watch, before: Any) -> Callable[[int, types.FrameType | None
 def _raise(number: int) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    raise SystemExit(STOP[signal.Signals(number)][1])
+    raise SystemExit(STOP[signal.Signals(number)].exit_code)

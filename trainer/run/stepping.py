@@ -1,144 +1,135 @@
 """One compiled call: from where the run is to the next boundary that needs Python.
 
-Owns the choice of that boundary, what becomes of a call's results, and the hooks around it.
-Promises that the step as an int, the data position and the history move together, and that a state
-that is of no whole step is marked so that nothing saves it. Refuses to know why a boundary is one.
+Owns the choice of that boundary, and the hooks around a call. Promises that a state that is of no
+whole step is marked so: after a step that raised, after a hook that raised before the others of its
+step were called. Refuses to know why a boundary is one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
 import tensorflow as tf
 
 from trainer import errors
-from trainer.graph import compiled
+from trainer.graph import bad_numbers, compiled
 from trainer.hooks import context
-from trainer.run import construction
 from trainer.run.pace import Pace
+from trainer.run.parts import Parts
 
 
-def to_next_boundary(
-    parts: construction.Parts,
-    pace: Pace,
-    boundaries: Iterable[int | None],
-    *,
-    waited_for: bool,
-) -> compiled.Call:
-    """Runs steps in the graph up to the first boundary, or fewer.
+class Stepper:
+    """The compiled calls of one trainer, with the hooks around them.
 
     Args:
         parts: the trainer's parts.
-        pace: how many steps one call may run.
-        boundaries: steps at which Python must have its turn; None for "never".
-        waited_for: whether something that depends on the clock waits for Python.
-
-    Raises:
-        TrainerError: an earlier call was interrupted, or XLA cannot compile the step.
-        Exception: what the step raised, with its number in a note.
+        steps_per_call: steps in one call at most; None: as many as are good.
     """
-    if parts.torn is not None:
-        raise errors.TrainerError(
-            f"{parts.torn}, so the state in memory is that of no whole step; construct the trainer "
-            "again or call restore()"
-        )
-    first = parts.step + 1
-    left_out = [step - 1 for step in parts.content.left_out if step > first]
-    boundary = min((b for b in (*boundaries, *left_out) if b is not None), default=None)
-    until = None if boundary is None else boundary - parts.step
-    limit = pace.limit(until, waited_for=waited_for or parts.hooks.look_on)
-    if limit != until:
-        limit = parts.hooks.last_look(parts.step, limit)
-    begun = parts.stopwatch.read()
-    parts.torn = f"step {first} or a later one was interrupted"
-    call = run(parts, limit, short_steps=pace.short_steps)
-    ended = parts.stopwatch.read()
-    pace.took(call.steps, ended - begun)
-    parts.history.forget_before(parts.hooks.history_start(parts.step))
-    parts.history.add(first, call.steps, call.series, (begun, ended))
-    parts.step += call.steps
-    parts.source.drawn(call.steps)
-    parts.torn = None
-    parts.loop.prepare(parts.source.iterator, short_steps=pace.short_steps)
-    if not call.finite:
-        parts.torn = f"step {parts.step} returned an output that is not finite"
-    return call
+
+    def __init__(self, parts: Parts, steps_per_call: int | None):
+        self._parts = parts
+        self._pace = Pace(steps_per_call)
+
+    def call_before(self, ctx: context.RunContext) -> None:
+        """Calls the hooks that are due before the next step."""
+        with self._hooks_of(ctx):
+            self._parts.hooks.before_step(ctx)
+
+    def run(self, boundaries: Iterable[int | None], *, waited_for: bool) -> compiled.Call:
+        """Runs steps in the graph up to the first boundary, or fewer.
+
+        Args:
+            boundaries: steps at which Python must have its turn; None for "never".
+            waited_for: whether something that depends on the clock waits for Python.
+
+        Raises:
+            TrainerError: an earlier call was interrupted, or XLA cannot compile the step.
+            Exception: what the step raised, with its number in a note.
+        """
+        parts, progress = self._parts, self._parts.progress
+        progress.check_whole()
+        limit = self._limit(boundaries, waited_for)
+        begun = parts.stopwatch.read()
+        progress.enter_call()
+        call = run_steps(parts, limit, short_steps=self._pace.short_steps)
+        ended = parts.stopwatch.read()
+        self._pace.record(call.steps, ended - begun)
+        progress.history.forget_before(parts.hooks.history_start(progress.step))
+        progress.advance(call, (begun, ended))
+        parts.loop.prepare(progress.source.iterator, short_steps=self._pace.short_steps)
+        return call
+
+    def call_after(
+        self, call: compiled.Call, ctx: context.RunContext, newest: Callable[[], int | None]
+    ) -> None:
+        """Shows the steps of a call to the hooks that are due at them.
+
+        Args:
+            call: the call.
+            ctx: the context of the hooks.
+            newest: tells the newest checkpoint's step, for the message of an error.
+
+        Raises:
+            NonFiniteError: an output of the last step was NaN or infinite; no hook sees that step.
+        """
+        step = self._parts.progress.step
+        first, last = step - call.steps + 1, step - (not call.finite)
+        if last >= first:
+            with self._hooks_of(ctx):
+                self._parts.hooks.after_steps(ctx, first, last)
+        if not call.finite:
+            ctx.step = step
+            raise bad_numbers.error_of_step(step, call.series, newest())
+
+    def _limit(self, boundaries: Iterable[int | None], waited_for: bool) -> int:
+        """Returns how many steps the next call may run."""
+        parts, step = self._parts, self._parts.progress.step
+        left_out = [other - 1 for other in parts.content.left_out if other > step + 1]
+        boundary = min((b for b in (*boundaries, *left_out) if b is not None), default=None)
+        until = None if boundary is None else boundary - step
+        waited_for = waited_for or parts.hooks.any_only_outputs
+        limit = self._pace.limit(until, waited_for=waited_for)
+        return limit if limit == until else parts.hooks.limit_for_only_outputs(step, limit)
+
+    @contextlib.contextmanager
+    def _hooks_of(self, ctx: context.RunContext) -> Iterator[None]:
+        """If a hook raises, the others of its step are not called, so that it is no whole step."""
+        try:
+            yield
+        except BaseException:
+            self._parts.progress.mark_unsavable(
+                f"a hook raised at step {ctx.step} and others have not been called"
+            )
+            raise
 
 
-def show(
-    parts: construction.Parts,
-    call: compiled.Call,
-    ctx: context.RunContext,
-    newest: Callable[[], int | None],
-) -> None:
-    """Shows the steps of a call to the hooks that are due at them.
-
-    Args:
-        parts: the trainer's parts.
-        call: the call.
-        ctx: the context of the hooks.
-        newest: tells the newest checkpoint's step, for the message of an error.
-
-    Raises:
-        NonFiniteError: an output of the last step was NaN or infinite; no hook sees that step.
-    """
-    first, last = parts.step - call.steps + 1, parts.step - (not call.finite)
-    if last >= first:
-        call_hooks(parts, parts.hooks.after_steps, ctx, first, last)
-    if not call.finite:
-        ctx.step = parts.step
-        _raise_non_finite(parts.step, call, newest())
-
-
-def call_hooks(
-    parts: construction.Parts, call: Callable[..., None], ctx: context.RunContext, *steps: int
-) -> None:
-    """Calls the hooks of a step; if one raises, the step is no whole one.
-
-    Args:
-        parts: the trainer's parts.
-        call: calls them, given the context and `steps`.
-        ctx: the context.
-        *steps: first and last step of the compiled call.
-    """
-    parts.in_step_hooks = True
-    try:
-        call(ctx, *steps)
-    except BaseException:
-        parts.torn = f"a hook raised at step {ctx.step} and others have not been called"
-        raise
-    finally:
-        parts.in_step_hooks = False
-
-
-def run(parts: construction.Parts, limit: int, *, short_steps: bool = False) -> compiled.Call:
+def run_steps(parts: Parts, limit: int, *, short_steps: bool = False) -> compiled.Call:
     """Runs steps in the graph, or passes over one that is to be left out.
 
     Args:
-        parts: the trainer's parts; neither `step` nor the data's position moves.
+        parts: the trainer's parts; where the run is does not move.
         limit: steps at most; none of them but the first may be one that is to be left out.
         short_steps: whether they are short.
     """
-
-    def once() -> compiled.Call:
-        if parts.step + 1 in parts.content.left_out:
-            return parts.loop.pass_over(parts.source.iterator)
-        return parts.loop.run(parts.source.iterator, limit, short_steps=short_steps)
-
+    progress, loop = parts.progress, parts.loop
+    left_out = progress.step + 1 in parts.content.left_out
     try:
-        call = once()
-        if not call.steps and parts.source.open_next_epoch():
-            call = once()
+        while True:
+            iterator = progress.source.iterator
+            call = (
+                loop.pass_over(iterator)
+                if left_out
+                else loop.run(iterator, limit, short_steps=short_steps)
+            )
+            if call.steps or not progress.source.open_next_epoch():
+                return call
     except BaseException as error:
-        failed = int(parts.counter) + 1
-        parts.torn, parts.failed = f"step {failed} raised {type(error).__name__}", error
-        errors.add_note(error, f"raised by train_step at step {failed}")
+        errors.add_note(error, f"raised by train_step at step {progress.fail(error)}")
         if isinstance(error, tf.errors.OpError) and "tf2xla conversion failed" in error.message:
             raise _no_xla(error) from error
         raise
-    return call
 
 
 def _no_xla(error: tf.errors.OpError) -> errors.TrainerError:
@@ -151,13 +142,3 @@ def _no_xla(error: tf.errors.OpError) -> errors.TrainerError:
         f"XLA cannot compile train_step: {said}{place}; set jit_compile=False, or replace the "
         "operation"
     )
-
-
-def _raise_non_finite(step: int, call: compiled.Call, saved_step: int | None) -> None:
-    bad = {
-        name: float(values[-1])
-        for name, values in call.series.items()
-        if values.dtype.is_floating and not np.isfinite(float(values[-1]))
-    }
-    name = next(iter(bad))
-    raise errors.NonFiniteError(step, name, bad[name], saved_step)

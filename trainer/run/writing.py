@@ -19,7 +19,8 @@ from typing import Any
 from trainer import errors
 from trainer.base import clock
 from trainer.checkpoints import bundle, manifest
-from trainer.run import construction
+from trainer.run.parts import Parts
+from trainer.state import names
 from trainer.state import variables as variables_module
 
 _SMALL_BYTES, _SMALL_COUNT = 1 << 20, 100
@@ -68,7 +69,7 @@ class Writer:
         is_small: whether the last snapshot is written in some milliseconds by any disk.
     """
 
-    def __init__(self, parts: construction.Parts):
+    def __init__(self, parts: Parts):
         self._parts = parts
         self._future: futures.Future[Written] | None = None
         self.step: int | None = None
@@ -87,13 +88,13 @@ class Writer:
         parts = self._parts
         parts.store.check_owned()
         taken = clock.now()
-        tensors = parts.content.collect(parts.step)
+        tensors = parts.content.collect()
         self.is_small = len(tensors) <= _SMALL_COUNT and (
             sum(bundle.size_of(tensor) for tensor in tensors.values()) <= _SMALL_BYTES
         )
-        self.step, self._begun = parts.step, taken
+        self.step, self._begun = parts.progress.step, taken
         found = _Snapshot(
-            step=parts.step,
+            step=parts.progress.step,
             stop=parts.content.stop,
             tensors=tensors,
             variables=list(parts.content.variables.entries),
@@ -128,13 +129,13 @@ class Writer:
 
     def _write(self, found: _Snapshot, streams: int) -> Written:
         values = {name: found.tensors[name] for name in found.variables}
-        looked = _threads("looker").submit(self._parts.poisoned, values)
+        looked = _threads("looker").submit(self._parts.bad_numbers.in_state, values)
 
         def describe(sizes: dict[str, Any]) -> manifest.Manifest:
             self._refuse(found.step, looked.result())
             return manifest.Manifest(
                 step=found.step,
-                trained_secs=float(found.tensors["trainer/secs"]),
+                trained_secs=float(found.tensors[names.SECS]),
                 seed=self._parts.seed,
                 files=sizes,
                 tensors=variables_module.describe(found.tensors),
@@ -154,11 +155,11 @@ class Writer:
             write_secs=clock.now() - found.taken,
         )
 
-    def _refuse(self, step: int, poisoned: list[str]) -> None:
-        """Keeps a poisoned state out of the checkpoints, whatever the step's outputs were."""
-        if poisoned:
+    def _refuse(self, step: int, bad: list[str]) -> None:
+        """Keeps a state that is not finite out of the checkpoints, whatever the outputs were."""
+        if bad:
             newest = max(self._parts.store.complete(), default=None)
-            raise errors.NonFiniteError(step, poisoned[0], float("nan"), newest, "variable")
+            raise errors.NonFiniteError(step, bad[0], float("nan"), newest, "variable")
 
 
 @functools.cache

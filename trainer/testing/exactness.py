@@ -18,7 +18,7 @@ import numpy as np
 from trainer import trainer
 from trainer.base import digests
 from trainer.hooks.hook import Hook
-from trainer.run import content
+from trainer.state import names
 from trainer.testing.faults import CrashAt, SimulatedCrash
 
 
@@ -34,7 +34,7 @@ def state_digests(program: trainer.Trainer) -> dict[str, str]:
     return {
         name: _digest(value)
         for name, value in sorted(program.state().items())
-        if name not in content.NOT_COMPARED
+        if name not in names.NOT_COMPARED
     }
 
 

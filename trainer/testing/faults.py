@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from trainer.hooks import context
 from trainer.hooks.hook import Hook
+from trainer.run import inside
 
 
 class SimulatedCrash(Exception):  # noqa: N818 (a public name; no error of the program)
@@ -234,4 +235,4 @@ def _files_of(program: context.TrainerView) -> Any:
 
 
 def _parts(program: context.TrainerView) -> Any:
-    return program._Trainer__parts
+    return inside.of(program).parts

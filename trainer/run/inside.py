@@ -1,0 +1,98 @@
+"""What a trainer keeps to itself, out of the way of the attributes that a user gives it.
+
+Owns the place: one attribute of a trainer, whose name no program can write. Promises that a
+subclass may have any attributes and any name, and that one which is not constructed is told the
+line to write. Refuses to do anything with what it keeps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from trainer import config, errors
+from trainer.run import evaluation, saving, stepping
+from trainer.run.parts import Parts
+
+# No identifier: private names with two underscores are shared by subclasses that are called alike.
+_PLACE = "trainer: inside"
+
+
+@dataclasses.dataclass
+class Inside:
+    """What a trainer keeps to itself.
+
+    Args:
+        settings: the config.
+        strategy: TensorFlow's strategy.
+        counter: completed steps as a variable, which a step may read while it is traced.
+        constructed: when, on the monotonic clock.
+        assembled: the parts, once they are.
+        evaluator: the compiled evaluation, once there was one.
+
+    Attributes:
+        saver: the saves.
+        stepper: the compiled calls.
+    """
+
+    settings: config.TrainerConfig
+    strategy: tf.distribute.Strategy
+    counter: tf.Variable
+    constructed: float
+    assembled: Parts | None = None
+    evaluator: evaluation.Evaluator | None = None
+    saver: saving.Saver = dataclasses.field(init=False)
+    stepper: stepping.Stepper = dataclasses.field(init=False)
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of a trainer that is constructed."""
+        assert self.assembled is not None
+        return self.assembled
+
+
+def put(program: Any, what: Inside) -> Inside:
+    """Gives a trainer its inside, and returns it."""
+    vars(program)[_PLACE] = what
+    return what
+
+
+def begun(program: Any) -> Inside:
+    """Returns a trainer's inside, as far as it is made.
+
+    Args:
+        program: the trainer.
+
+    Raises:
+        TrainerError: its construction has not begun.
+    """
+    found: Inside | None = vars(program).get(_PLACE)
+    if found is None:
+        raise _not_constructed(program)
+    return found
+
+
+def of(program: Any) -> Inside:
+    """Returns a trainer's inside; the package's own tools and tests reach it so.
+
+    Args:
+        program: the trainer.
+
+    Raises:
+        TrainerError: it is not constructed yet.
+    """
+    found = begun(program)
+    if found.assembled is None:
+        raise _not_constructed(program)
+    return found
+
+
+def _not_constructed(program: Any) -> errors.TrainerError:
+    made = type(program).__name__
+    return errors.TrainerError(
+        f"{made} is not constructed: its __init__ never called, or has not yet finished, "
+        "super().__init__; end it with\n"
+        "    super().__init__(config, hooks=hooks, strategy=strategy)"
+    )
