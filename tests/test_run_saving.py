@@ -16,9 +16,10 @@ import tensorflow as tf
 import trainer
 from trainer import testing
 from trainer.checkpoints import bundle, files, policy, retention, room, store
-from trainer.graph import snapshot
+from trainer.graph import bad_numbers, snapshot
 from trainer.journal import journal
 from trainer.run import inside, saving
+from trainer.testing import exactness
 
 from conftest import HERE, Summing, run_python
 from support import faults
@@ -381,7 +382,7 @@ class Compiled(Large):
 
 
 def digests(tensors):
-    return {name: testing._digest(value) for name, value in tensors.items()}
+    return {name: exactness._digest(value) for name, value in tensors.items()}
 
 
 class Late(trainer.Hook):
@@ -481,7 +482,7 @@ def test_what_is_not_finite():
         "none": tf.zeros([0]),
         "scalar": tf.constant(np.nan),
     }
-    assert snapshot.non_finite(values) == ["bfloat16", "last", "complex", "scalar"]
+    assert bad_numbers.non_finite(values) == ["bfloat16", "last", "complex", "scalar"]
 
 
 # A large bundle
