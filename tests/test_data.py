@@ -121,7 +121,7 @@ class Totals(trainer.Hook):
 
 
 def mode_of(source):
-    if source.reason is not None:
+    if source.why_replayed is not None:
         return "replay"
     if source._pass_by_pass:
         return "passes"

@@ -39,7 +39,23 @@ from trainer.state import seeds
 class Trainer:
     """A training run that can be killed at any moment and started again with the same program.
 
-    Derive a class and fill in `build`, `train_dataset` and `train_step`; override nothing else.
+    Derive a class and fill in `build`, `train_dataset` and `train_step`; override nothing else:
+
+        class Line(trainer.Trainer):
+            def build(self):
+                self.w = tf.Variable(0.0)
+
+            def train_dataset(self):
+                return trainer.data.Indexed(np.arange(100, dtype="float32"), batch_size=10)
+
+            def train_step(self, x):
+                loss = tf.reduce_mean((self.w * x - 3 * x) ** 2)
+                self.w.assign_sub(1e-4 * tf.reduce_mean(2 * x * (self.w * x - 3 * x)))
+                return {"loss": loss}
+
+        with Line(trainer.TrainerConfig("runs/line", max_steps=200)) as line:
+            line.train()  # killed at any moment, the same two lines go on where they were
+
     When the constructor returns, the state is completely that of the newest readable checkpoint in
     `config.model_dir`, or there was none. A subclass with arguments of its own sets its attributes
     first and calls `super().__init__(config, hooks=hooks, strategy=strategy)` last.

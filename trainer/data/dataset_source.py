@@ -43,7 +43,7 @@ class DatasetSource(position.Source):
         self._keep = keep
         self.reopen()
         self.element_spec = self.iterator.element_spec
-        if self.reason is None:
+        if self.why_replayed is None:
             size = len(tf.io.serialize_tensor(_serialize(self.iterator)).numpy())
             LOG.info("data position: saved with the checkpoint, about %s B now", f"{size:,}")
         else:
@@ -52,7 +52,7 @@ class DatasetSource(position.Source):
                 "are drawn again and dropped: exact if the pipeline is deterministic, which cannot "
                 "be known here, and uses no variable or generator that the trainer saves; it takes "
                 "as long as drawing them took",
-                self.reason,
+                self.why_replayed,
             )
 
     def reopen(self) -> None:
@@ -74,7 +74,7 @@ class DatasetSource(position.Source):
             dataset, verdict = once, pipeline.judge(once)
         else:
             times = 1
-        self.reason = self._decide(verdict.reason)
+        self.why_replayed = self._decide(verdict.reason)
         self._passes = None if times is None or self._epochs is None else times * self._epochs
         endless = _is_endless(dataset)
         self._pass_by_pass = not verdict.repeat_in_graph and not endless
@@ -112,7 +112,7 @@ class DatasetSource(position.Source):
         """Returns the position, by name."""
         counts = [self._epoch, self._drawn_in_epoch, self._passes or 0]
         tensors = super().saved() | {position.EPOCH: tf.constant(counts, tf.int64)}
-        if self.reason is None:
+        if self.why_replayed is None:
             tensors[position.ITERATOR] = _serialize(self.iterator)
         if self._start is not None:
             tensors[position.START] = self._start
@@ -136,7 +136,7 @@ class DatasetSource(position.Source):
         # An iterator repeated in the graph holds the number of passes: with another, it is no use.
         other = not self._pass_by_pass and passes != (self._passes or 0)
         other = other or (position.START in tensors) != self._pass_by_pass
-        if by_count or other or self.reason is not None or position.ITERATOR not in tensors:
+        if by_count or other or self.why_replayed is not None or position.ITERATOR not in tensors:
             self._replay(drawn)
             return
         try:
@@ -165,7 +165,7 @@ class DatasetSource(position.Source):
     def _open_epoch(self, number: int) -> None:
         self._epoch, self._drawn_in_epoch = number, 0
         self.iterator = iter(self._dataset)
-        saved = self._pass_by_pass and self.reason is None
+        saved = self._pass_by_pass and self.why_replayed is None
         self._start = _serialize(self.iterator) if saved else None
 
     def _replay(self, wanted: int) -> None:

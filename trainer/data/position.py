@@ -27,14 +27,14 @@ class Source:
     Attributes:
         iterator: what the loop draws from.
         element_spec: nested `tf.TypeSpec` of one batch.
-        reason: why the position cannot be saved, or None if it can.
+        why_replayed: why the position cannot be saved, or None if it can.
         position: batches drawn since the start of the run.
         pass_length: batches of one pass; None where that is not known.
     """
 
     iterator: Any
     element_spec: Any
-    reason: str | None = None
+    why_replayed: str | None = None
     position = 0
     pass_length: int | None = None
 

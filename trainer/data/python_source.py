@@ -52,7 +52,7 @@ class PythonSource(position.Source):
     ):
         self._make, self._object, self._python = make, made, iterator
         self._passes = epochs
-        self.reason = "data_position='replay'" if keep == "replay" else None
+        self.why_replayed = "data_position='replay'" if keep == "replay" else None
         self._epoch = self._drawn_in_epoch = 0
         if made is iterator and epochs not in (None, 1):
             raise ValueError(
@@ -73,10 +73,10 @@ class PythonSource(position.Source):
         self._open_dataset()
         self.element_spec = self.iterator.element_spec
         name = type(self._python).__name__
-        if self.reason is None:
+        if self.why_replayed is None:
             LOG.info("data position: the state of %s, %d B now", name, len(fresh))
         else:
-            LOG.info("data position: %s is drawn from again by count (%s)", name, self.reason)
+            LOG.info("data position: %s is drawn from again by count (%s)", name, self.why_replayed)
 
     def drawn(self, batches: int) -> None:
         """Takes note of batches drawn from `iterator`."""
@@ -101,7 +101,7 @@ class PythonSource(position.Source):
         """Returns the position, by name."""
         counts = tf.constant([self._epoch, self._drawn_in_epoch, 0], tf.int64)
         tensors = super().saved() | {position.EPOCH: counts}
-        if self.reason is None:
+        if self.why_replayed is None:
             tensors[position.STATE] = tf.constant(_encode(self._python.get_state()))
         return tensors
 
@@ -116,7 +116,7 @@ class PythonSource(position.Source):
         self._python = iter(self._object)
         self._epoch = self._drawn_in_epoch = 0
         self.position = int(tensors[position.POSITION])
-        if by_count or self.reason is not None or position.STATE not in tensors:
+        if by_count or self.why_replayed is not None or position.STATE not in tensors:
             self._draw_again()
         else:
             epoch, self._drawn_in_epoch, _ = (int(n) for n in tensors[position.EPOCH])

@@ -32,6 +32,25 @@ from trainer.hooks.context import RunContext
 class Hook:
     """Something called between steps; override what you need.
 
+        class Patience(trainer.Hook):
+            every_steps = 100
+
+            def __init__(self):
+                self.best, self.waited = float("inf"), 0
+
+            def after_step(self, ctx):
+                loss = float(ctx.outputs["loss"])
+                self.waited = 0 if loss < self.best else self.waited + 1
+                self.best = min(self.best, loss)
+                if self.waited == 5:
+                    ctx.request_stop("the loss has not fallen for 500 steps")
+
+            def get_state(self):
+                return {"best": self.best, "waited": self.waited}
+
+            def set_state(self, state):
+                self.best, self.waited = state["best"], state["waited"]
+
     A hook acts on the step it is given, never on calls it counted: a resumed run then calls it as
     the unbroken run would have. With `every_steps = k` it gets `before_step` with
     `ctx.step == m * k - 1` and `after_step` with `ctx.step == m * k`.
