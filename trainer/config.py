@@ -50,7 +50,7 @@ class TrainerConfig:
         on_nonfinite: when an output or a variable is NaN or infinite: "raise"; "rollback": go back
             to the newest checkpoint and leave out the batch that did it for good; or "ignore": go
             on, and save it.
-        max_rollbacks: rollbacks in one `train()` at most.
+        max_rollbacks: rollbacks at most, over all resumes.
         max_secs: seconds of training at most, over all resumes, the last save included; steps that
             a kill undid do not count. The run may go on for one step, or 0.2 s, longer.
         max_process_secs: seconds from the construction of the trainer at most, for a cluster that
@@ -82,7 +82,7 @@ class TrainerConfig:
     on_nonfinite: str = _option(
         "raise", "'raise', 'rollback' to leave out the batch that did it, or 'ignore'."
     )
-    max_rollbacks: int = _option(3, "Rollbacks in one train() at most.")
+    max_rollbacks: int = _option(3, "Rollbacks at most, over all resumes.")
     max_secs: float | None = _option(None, "Seconds of training at most, over all resumes.")
     max_process_secs: float | None = _option(
         None, "Seconds of one process at most; it ends with status 75, to be run again."

@@ -160,6 +160,15 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """Returns an error's type and the first line of its text."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    """Returns an error's type and the line of its text that says what happened.
+
+    That is the first, but in TensorFlow's errors, which begin with where it was: there it is the
+    one before the operation's name.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    nodes = [at for at, line in enumerate(lines) if line.startswith("[[{{node")]
+    wrapped = lines[0].startswith(("Graph execution error", "Detected at node"))
+    said = lines[nodes[0] - 1] if wrapped and nodes and nodes[0] else lines[0]
+    return f"{type(error).__name__}: {said}"

@@ -147,11 +147,13 @@ class Trainer:
 
         Raises:
             ValueError: both arguments are given, or no end is given anywhere.
+            TrainerError: another `train()` is on.
             NonFiniteError: an output of a step was NaN or infinite.
             SaveError: saves failed, as `config.on_save_error` says.
             Exception: what a step or a hook raised, with hook and step in a note.
         """
         here, parts = inside.of(self), inside.of(self).parts
+        here.refuse_while_running("train()")
         parts.store.check_owned()
         parts.loop.resume()  # a signal may have come after the last step of an earlier run
         step, grace_secs = parts.progress.step, here.settings.grace_secs
@@ -164,12 +166,16 @@ class Trainer:
                 wanted, parts, here.saver, ctx, requests=requests, grace_secs=grace_secs
             )
             outcome: Reason | BaseException
+            here.running = True
             try:
                 with parts.stopwatch:
                     outcome = _train(here, ctx, end, requests)
             except BaseException as error:
                 outcome = error
-            return end.close(outcome)
+            try:
+                return end.close(outcome)
+            finally:
+                here.running = False
 
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
         """Returns the mean of each output of `eval_step`, weighted by batch size.
@@ -224,8 +230,10 @@ class Trainer:
         Raises:
             ValueError: there is no checkpoint of that step.
             DamagedCheckpointError, CheckpointMismatchError: it cannot be used; nothing changed.
+            TrainerError: a `train()` is on.
         """
         here = inside.of(self)
+        here.refuse_while_running("restore()")
         here.saver.wait()
         go_back(here.parts, int(step))
         here.saver.went_back()
@@ -238,7 +246,9 @@ class Trainer:
 
         Raises:
             ValueError: it is no hook, or its name is taken.
+            TrainerError: a `train()` is on.
         """
+        inside.of(self).refuse_while_running("register_hook()")
         construction.add_hook(inside.of(self).parts, hook)
 
     def close(self) -> None:
@@ -336,6 +346,8 @@ def _until_end(
         reason = end.after_call(call)
         if reason is None:
             parts.loop.resume()  # first: what is asked for from here on ends the next call
+            reason = end.asked_for()  # before a save, for which a signal may leave no time
+        if reason is None:
             saver.at_boundary(ctx, asked=requests.take_save())
             reason = end.asked_for()
     return end.wind_up(reason)

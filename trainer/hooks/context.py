@@ -66,7 +66,7 @@ class RunContext:
         trainer: the trainer.
         step: completed steps, over all resumes.
         start_step: `step` when this `train()` began.
-        outputs: name to the last step's value, a NumPy scalar.
+        outputs: name to the last step's value, a NumPy scalar; right after a resume too.
         saved_step: step of the newest checkpoint on the disk, or None.
         error: in `end`: the exception that ended the run, or None.
     """
@@ -74,7 +74,7 @@ class RunContext:
     def __init__(self, trainer: Any, step: int, saved_step: int | None, past: Past, passes: Passes):
         self.trainer: TrainerView = trainer
         self.step = self.start_step = step
-        self.outputs: Mapping[str, Any] = {}
+        self.outputs: Mapping[str, Any] = past.outputs(step)
         self.saved_step = saved_step
         self.error: BaseException | None = None
         self.stop: dict[str, Any] | None = None

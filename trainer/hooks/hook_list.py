@@ -115,7 +115,10 @@ class HookList:
             for hook in self._hooks.values()
             if _overrides(hook, "after_step")
         ]
-        return min(due, default=step + 1)
+        for hook in self._hooks.values():
+            if _overrides(hook, "before_step"):
+                due.append(step + -(step + 1) % hook.every_steps - hook.every_steps + 1)
+        return max(1, min(due, default=step + 1))
 
     def begin(self, ctx: RunContext) -> None:
         """Calls `begin` of each hook, in order."""
@@ -229,6 +232,12 @@ class HookList:
         ctx.calling(key, hook.every_steps, may_stop=not hook.only_outputs)
         try:
             method(ctx)
+        except SystemExit as error:
+            raise errors.TrainerError(
+                f"hook {key} called sys.exit({error.code!r}) in {method.__name__} at step "
+                f"{ctx.step}: an exit there is an error of the run, whose last steps are not "
+                "saved; ctx.request_stop(reason) in after_step ends it, saved"
+            ) from error
         except BaseException as error:
             errors.add_note(error, f"raised by {key}.{method.__name__} at step {ctx.step}")
             raise

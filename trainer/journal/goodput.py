@@ -40,6 +40,7 @@ class _Attempt:
         saving: seconds that training stood still for saves.
         saved: whether it ended with all its work saved.
         over: whether it is known to have ended.
+        idle: seconds between one `train()` of it and the next.
         steps: times and the steps that were done then, as far as the journal tells.
     """
 
@@ -52,6 +53,7 @@ class _Attempt:
     saving: float = 0.0
     saved: bool = False
     over: bool = False
+    idle: float = 0.0
     steps: list[tuple[float, int]] = dataclasses.field(default_factory=list)
 
 
@@ -72,17 +74,19 @@ def report(events: Sequence[dict[str, Any]], *, running: bool = False) -> dict[s
         attempts[-1].saved = True
     secs = dict.fromkeys(CATEGORIES, 0.0)
     for number, attempt in enumerate(attempts):
+        secs["idle"] += attempt.idle
         if number:
             secs["idle"] += max(0.0, attempt.began - attempts[number - 1].ended)
-        trained = attempt.ended if attempt.trained is None else attempt.trained
+        done = attempt.ended - attempt.idle
+        trained = done if attempt.trained is None else attempt.trained
         lost = _lost(attempt)
-        saving = min(attempt.saving, attempt.ended - trained - lost)
+        saving = min(attempt.saving, done - trained - lost)
         restoring = min(attempt.restoring, trained - attempt.began)
         secs["restoring"] += restoring
         secs["starting"] += trained - attempt.began - restoring
         secs["lost"] += lost
         secs["saving"] += saving
-        secs["stepping"] += attempt.ended - trained - lost - saving
+        secs["stepping"] += done - trained - lost - saving
     wall = attempts[-1].ended - attempts[0].began if attempts else 0.0
     cut = [attempt for attempt in attempts if not attempt.saved]
     usual = statistics.median([rate for a in attempts if (rate := _rate(a))] or [0.0])
@@ -103,33 +107,53 @@ def failures(events: Sequence[dict[str, Any]]) -> tuple[int, float]:
         events: the journal's, in order.
     """
     trained = [attempt for attempt in _attempts(events) if attempt.trained is not None]
-    secs = sum(attempt.ended - (attempt.trained or 0.0) for attempt in trained)
+    secs = sum(attempt.ended - (attempt.trained or 0.0) - attempt.idle for attempt in trained)
     return sum(not attempt.saved for attempt in trained), secs
 
 
 def _attempts(events: Sequence[dict[str, Any]]) -> list[_Attempt]:
     attempts: list[_Attempt] = []
-    now = 0.0
+    now, before = 0.0, None
     for event in events:
-        now = max(now, number(event, "time"))
-        before = attempts[-1] if attempts else None
+        now = _later(now, before, event)
+        last = attempts[-1] if attempts else None
         if event["event"] == "attempt":
             attempts.append(_Attempt(now, now))
-        elif event["event"] == "start" and (before is None or before.started is not None):
+        elif event["event"] == "start" and (last is None or last.started is not None):
             began = now - number(event, "process_secs")
-            attempts.append(_Attempt(began if before is None else max(began, before.ended), now))
+            attempts.append(_Attempt(began if last is None else max(began, last.ended), now))
         if attempts:
             _take_in(attempts[-1], event, now)
+        before = event
     return attempts
+
+
+def _later(now: float, before: dict[str, Any] | None, event: dict[str, Any]) -> float:
+    """Returns the time of an event, on a clock that nobody sets.
+
+    Within a process the monotonic clock tells, whatever becomes of the wall clock; from one to the
+    next only the wall clock is left.
+    """
+    gone = number(event, "clock") - number(before or {}, "clock")
+    same = before is not None and "clock" in before and "clock" in event
+    if same and gone >= 0 and event["event"] not in ("attempt", "start", "ended", "rewind"):
+        return now + gone
+    return max(now, number(event, "time"))
 
 
 def _take_in(attempt: _Attempt, event: dict[str, Any], now: float) -> None:
     kind = event["event"]
+    if kind == "rewind":
+        return  # `rollback` may write it long after; within a run other lines follow at once
+    if attempt.over:
+        attempt.idle += now - attempt.ended
     attempt.ended = now
     attempt.over = kind in ("stop", "ended") or (attempt.over and kind != "train")
     if kind == "start":
         attempt.started = now
     elif kind == "train":
+        if attempt.trained is not None and attempt.saved:
+            attempt.snapshot = now  # a further train() of the process loses nothing before it
         attempt.trained = now if attempt.trained is None else attempt.trained
         attempt.steps = attempt.steps or [(now, int(number(event, "step")))]
         attempt.saved = False

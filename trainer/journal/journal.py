@@ -1,7 +1,8 @@
 """The run's diary: `journal.jsonl`, one line an event.
 
-Owns the file's format: a JSON object a line with `time` (seconds since 1970, for display only),
-`event`, and what belongs to that event. Promises that a line cut short by a crash neither hides the
+Owns the file's format: a JSON object a line with `time` (seconds since 1970, for display and for
+the time between processes), `clock` (monotonic seconds, for the time within one), `event`, and what
+belongs to that event. Promises that a line cut short by a crash neither hides the
 lines before it nor spoils the one after it, and that a diary that cannot be written never stops a
 run. Refuses to be read for recovery, which looks at the checkpoints alone; only the automatic
 interval of saves counts the failures in it.
@@ -54,7 +55,8 @@ class Journal:
             event: which kind of event.
             **what: what belongs to it, JSON-able.
         """
-        line = json.dumps({"time": round(time.time(), 3), "event": event, **what}) + "\n"
+        now = {"time": round(time.time(), 3), "clock": round(time.monotonic(), 3)}
+        line = json.dumps({**now, "event": event, **what}) + "\n"
         try:
             # A line that a crash cut short gets an end first, so that it spoils nothing.
             self._files.append(self._path, (self._missing_end() + line).encode())

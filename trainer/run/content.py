@@ -63,6 +63,8 @@ class Content:
         texts[names.PYTHON_RANDOM] = seeds.python_state()
         texts[names.NUMPY_RANDOM] = seeds.numpy_state()
         texts[names.STOP] = json.dumps(self.stop, sort_keys=True)
+        if self.variables.patterns:
+            texts[names.KEPT] = json.dumps(sorted(self.variables.patterns))
         if self.left_out:
             texts[names.LEFT_OUT] = json.dumps(self.left_out)
         tensors |= {name: tf.constant(text) for name, text in texts.items()}
@@ -70,6 +72,8 @@ class Content:
         step = self.progress.step
         pending = self.progress.history.pending(self.hooks.history_start(step), step)
         tensors |= {names.HISTORY + name: tf.constant(values) for name, values in pending.items()}
+        last = self.progress.history.last_outputs()
+        tensors |= {names.OUTPUTS + name: tf.constant(value) for name, value in last.items()}
         return tensors
 
     def check(
@@ -92,6 +96,8 @@ class Content:
         Raises:
             CheckpointMismatchError: they differ.
         """
+        written_with = json.loads(_text(tensors[names.KEPT])) if names.KEPT in tensors else []
+        self.variables.restoring_from(written_with)
         ours = {_hook_of(name) for name in self.variables.entries} - {None}
         theirs = {_hook_of(name) for name in held} - {None}
         lonely = ours ^ theirs
@@ -139,7 +145,8 @@ class Content:
             json.loads(_text(tensors[names.LEFT_OUT])) if names.LEFT_OUT in tensors else []
         )
         series = {name: np.asarray(value) for name, value in _below(names.HISTORY, tensors).items()}
-        self.progress.history.replace(step, series)
+        last = {name: np.asarray(value) for name, value in _below(names.OUTPUTS, tensors).items()}
+        self.progress.history.replace(step, series, last, self.stopwatch.before)
         self.hook_tensors = {n: t for n, t in tensors.items() if n.startswith(names.HOOKS)}
         # Last: what was restored until here may have drawn from the global generators.
         seeds.set_python_state(_text(tensors[names.PYTHON_RANDOM]))

@@ -95,12 +95,18 @@ class History:
             self._chunks.append(_Chunk(first, first + count - 1, series, secs))
 
     def outputs(self, step: int) -> Mapping[str, Any]:
-        """Returns name to NumPy scalar of a step, each fetched when it is read first."""
-        return Outputs(self._of(step), step)
+        """Returns name to NumPy scalar of a step, each fetched when it is read first.
+
+        Empty for a step that is not kept: before the first one, say.
+        """
+        found = self._of(step)
+        return {} if found is None else Outputs(found, step)
 
     def secs(self, step: int) -> float:
         """Returns the seconds of training when a step was done, taking those of a call as equal."""
         chunk = self._of(step)
+        if chunk is None:
+            return 0.0
         begun, ended = chunk.secs
         share = (step - chunk.first + 1) / (chunk.last - chunk.first + 1)
         return begun + share * (ended - begun)
@@ -110,21 +116,47 @@ class History:
         return Series(self._chunks, first, last)
 
     def forget_before(self, step: int) -> None:
-        """Drops whole pieces that end before `step`."""
-        self._chunks = [chunk for chunk in self._chunks if chunk.last >= step]
+        """Drops whole pieces that end before `step`, but the last."""
+        kept = [chunk for chunk in self._chunks[:-1] if chunk.last >= step]
+        self._chunks = kept + self._chunks[-1:]
 
     def pending(self, first: int, last: int) -> dict[str, npt.NDArray[np.float32]]:
         """Returns the values of steps `first` to `last` for the checkpoint."""
         return dict(self.between(first, last))
 
-    def replace(self, last: int, series: Mapping[str, npt.NDArray[np.float32]]) -> None:
-        """Takes the series that a checkpoint of step `last` held in place of all that was here."""
+    def last_outputs(self) -> dict[str, Any]:
+        """Returns name to NumPy scalar of the last step, for the checkpoint; empty before one."""
+        return dict(self.outputs(self._chunks[-1].last)) if self._chunks else {}
+
+    def replace(
+        self,
+        last: int,
+        series: Mapping[str, npt.NDArray[np.float32]],
+        outputs: Mapping[str, npt.NDArray[Any]],
+        secs: float = 0.0,
+    ) -> None:
+        """Takes what a checkpoint held in place of all that was here.
+
+        Args:
+            last: its step.
+            series: name to values not yet shown to a hook, up to that step.
+            outputs: name to value of that step, in the type that the step returned; empty in
+                checkpoints of earlier versions.
+            secs: seconds of training at that step.
+        """
         self._chunks = []
         count = min((len(values) for values in series.values()), default=0)
-        self.add(last - count + 1, count, series)
+        if not outputs:
+            self.add(last - count + 1, count, series, (secs, secs))
+            return
+        earlier = {name: values[: count - 1] for name, values in series.items()}
+        self.add(last - count + 1, max(0, count - 1), earlier, (secs, secs))
+        one = {name: value.reshape(1) for name, value in outputs.items()}
+        self.add(last, 1, one, (secs, secs))
 
-    def _of(self, step: int) -> _Chunk:
-        return next(chunk for chunk in reversed(self._chunks) if chunk.first <= step <= chunk.last)
+    def _of(self, step: int) -> _Chunk | None:
+        holding = (chunk for chunk in reversed(self._chunks) if chunk.first <= step <= chunk.last)
+        return next(holding, None)
 
 
 class Outputs(Mapping[str, Any]):

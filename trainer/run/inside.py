@@ -31,6 +31,7 @@ class Inside:
         constructed: when, on the monotonic clock.
         assembled: the parts, once they are.
         evaluator: the compiled evaluation, once there was one.
+        running: whether a `train()` is on.
 
     Attributes:
         saver: the saves.
@@ -43,6 +44,7 @@ class Inside:
     constructed: float
     assembled: Parts | None = None
     evaluator: evaluation.Evaluator | None = None
+    running: bool = False
     saver: saving.Saver = dataclasses.field(init=False)
     stepper: stepping.Stepper = dataclasses.field(init=False)
 
@@ -51,6 +53,21 @@ class Inside:
         """The parts of a trainer that is constructed."""
         assert self.assembled is not None
         return self.assembled
+
+    def refuse_while_running(self, what: str) -> None:
+        """Refuses what would pull the state away from under a run that is on.
+
+        Args:
+            what: the call, for the message.
+
+        Raises:
+            TrainerError: a `train()` is on.
+        """
+        if self.running:
+            raise errors.TrainerError(
+                f"{what} while train() is on, called by a hook, say: the run's hooks and state "
+                "belong to it until it has returned; call it between two train() calls"
+            )
 
 
 def put(program: Any, what: Inside) -> Inside:

@@ -15,7 +15,7 @@ from trainer.run.parts import Parts, go_back
 
 
 class Rollback:
-    """The rollbacks of one `train()`.
+    """The rollbacks of one `train()`, which count over all of the run.
 
     Args:
         parts: the trainer's parts.
@@ -36,7 +36,6 @@ class Rollback:
         self._saver = saver
         self._wanted = settings.on_nonfinite == "rollback"
         self._most = settings.max_rollbacks
-        self._undone: list[int] = []
 
     def make_possible(self, reason: str | None) -> None:
         """Saves the state before the first step, if it may be needed and no checkpoint is there.
@@ -58,14 +57,14 @@ class Rollback:
         newest = self._saver.newest()
         if not (self._wanted or asked) or newest is None:
             raise error
-        if len(self._undone) >= self._most:
+        left_out = self._parts.content.left_out
+        if len(left_out) >= self._most:
             errors.add_note(
                 error,
-                f"max_rollbacks={self._most} are used up: steps {self._undone} were undone and "
-                "their batches left out",
+                f"max_rollbacks={self._most} of this run are used up: steps {left_out} were undone "
+                "and their batches left out",
             )
             raise error
-        left_out = self._parts.content.left_out
         self._go_back(newest, left_out)
         step = error.step if asked else self._find(error.step)
         if step is None:
@@ -73,13 +72,12 @@ class Rollback:
             LOG.warning("the search for the batch was ended by a stop signal; back at %d", newest)
             return
         self._go_back(newest, sorted({*left_out, step}))
-        self._undone.append(step)
         LOG.warning(
             "%s; back at checkpoint %d, batch %d is left out from now on (rollback %d of %d)",
             str(error).split(";")[0],
             newest,
             step,
-            len(self._undone),
+            len(self._parts.content.left_out),
             self._most,
         )
         self._parts.journal.note("rollback", step=newest, left_out=step, error=errors.brief(error))

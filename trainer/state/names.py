@@ -19,6 +19,8 @@ PYTHON_RANDOM = "trainer/random/python"
 NUMPY_RANDOM = "trainer/random/numpy"
 STOP = "trainer/stop"
 LEFT_OUT = "trainer/left_out"
+KEPT = "trainer/kept"
+OUTPUTS = "trainer/outputs/"
 SECS = "trainer/secs"
 
 TABLE = {
@@ -37,6 +39,8 @@ TABLE = {
     PYTHON_RANDOM: "JSON text: Python's global generator",
     NUMPY_RANDOM: "JSON text: NumPy's global generator",
     STOP: "JSON text: who asked the run to stop, or null",
+    OUTPUTS + "<output>": "the value of the last step",
+    KEPT: "JSON text: keep_program_values it was written with; absent if none",
     LEFT_OUT: "JSON text: steps whose batches are left out; absent if none is",
     SECS: "float64: seconds of training",
 }

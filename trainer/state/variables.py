@@ -27,17 +27,19 @@ class State:
 
     Args:
         entries: the variables, in the order in which they are listed.
-        keep_program_values: glob patterns of names that a restore leaves alone.
+        keep_program_values: glob patterns of names that a restore leaves alone, once: a checkpoint
+            that was written with a pattern is restored whole (see `restoring_from`).
     """
 
     def __init__(self, entries: Sequence[Entry], keep_program_values: Sequence[str] = ()):
         self.entries = {entry.name: entry for entry in entries}
-        self._keep = tuple(keep_program_values)
+        self.patterns = tuple(keep_program_values)
+        self._keep = self.patterns
         self._read = snapshot.Reader([entry.variable for entry in entries])
 
     def renewed(self, entries: Sequence[Entry]) -> State:
         """Returns a state of other variables under the same patterns."""
-        return State(entries, self._keep)
+        return State(entries, self.patterns)
 
     def names(self, kind: str | None = None) -> list[str]:
         """Returns the names of all variables, or of one kind."""
@@ -46,6 +48,15 @@ class State:
     def values(self) -> dict[str, tf.Tensor]:
         """Returns every value, all of one instant; later changes do not show in them."""
         return dict(zip(self.entries, self._read(), strict=True))
+
+    def restoring_from(self, written_with: Sequence[str]) -> None:
+        """Takes note of the checkpoint that the next `check` and `assign` are about.
+
+        Args:
+            written_with: the patterns that it was written with, whose names hold the program's
+                values already.
+        """
+        self._keep = tuple(p for p in self.patterns if p not in set(written_with))
 
     def check(self, path: str, described: Described, *, but: Sequence[str] = ()) -> None:
         """Compares the program's variables with others, by name, shape and dtype.
@@ -87,13 +98,23 @@ class State:
         Args:
             values: name to value; names that are no variables are passed over.
         """
+        dropped = []
         for name, entry in self.entries.items():
             if name not in values:
                 continue
             kept = self.is_kept(name)
             _log_difference(entry, values[name], kept)
-            if not kept:
+            if kept:
+                dropped.append(name)
+            else:
                 entry.variable.assign(values[name])
+        if dropped:
+            LOG.warning(
+                "keep_program_values: the program's values stay, and the checkpoint's are dropped, "
+                "of %s%s; a checkpoint written from now on is restored whole",
+                ", ".join(dropped[:10]),
+                f" and {len(dropped) - 10} more" if len(dropped) > 10 else "",
+            )
 
     def is_kept(self, name: str) -> bool:
         """Tells whether a pattern of `keep_program_values` matches a name."""
