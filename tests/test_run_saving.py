@@ -152,7 +152,7 @@ def test_a_save_due_while_one_is_written_is_left_out(make, folder, said):
     held = hold(program, at=1)
     program.train()
     assert program.checkpoints == [3, 14]
-    assert [(e["step"], e["writing"]) for e in events(folder, "skip")] == [(6, 3), (9, 3), (12, 3)]
+    assert [(e["step"], e["writing"]) for e in events(folder, "skip")] == [(6, 3)]
     assert said().count("is left out: checkpoint 3 is still being written") == 1
     assert "3 saves were left out" in said()
     assert [e["step"] for e in events(folder, "save")] == [3, 14]

@@ -51,7 +51,7 @@ def run(
     def main(_: Sequence[str]) -> int:
         settings = config_from_flags()
         try:
-            with signals.watch():
+            with signals.watch(stops=settings.stop_signals):
                 made = list(hooks() if callable(hooks) else hooks or ())
                 with trainer_class(settings, hooks=made) as program:
                     return program.train().exit_code
@@ -84,7 +84,9 @@ def config_from_flags(values: flags.FlagValues = flags.FLAGS) -> config.TrainerC
         ValueError: a value breaks a rule of `TrainerConfig`.
     """
     given: dict[str, Any] = {field.name: values[field.name].value for field in _fields()}
-    given["keep_program_values"] = tuple(given["keep_program_values"] or ())
+    for field in _fields():
+        if isinstance(field.default, tuple):
+            given[field.name] = tuple(given[field.name] or ())
     return config.TrainerConfig(**given)
 
 

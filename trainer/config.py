@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 from typing import Any
 
 from trainer.base import arguments
@@ -55,7 +56,9 @@ class TrainerConfig:
             a kill undid do not count. The run may go on for one step, or 0.2 s, longer.
         max_process_secs: seconds from the construction of the trainer at most, for a cluster that
             ends jobs by the clock: the run ends as if by SIGTERM, "preempted", to be run again.
-        grace_secs: seconds that a stop signal leaves; a last save that takes longer is not begun.
+        grace_secs: seconds that a stop signal leaves; a save that takes longer is not begun.
+        stop_signals: names of the signals that end a run, saved: with status 130 for "SIGINT" and
+            75 for every other one. A signal that the process ignores, as under `nohup`, stays so.
 
     Raises:
         ValueError: a value breaks its rule; the text names the field, the value and the rule.
@@ -88,6 +91,9 @@ class TrainerConfig:
         None, "Seconds of one process at most; it ends with status 75, to be run again."
     )
     grace_secs: float = _option(30.0, "Seconds that a stop signal leaves for the last save.")
+    stop_signals: tuple[str, ...] = _option(
+        ("SIGTERM", "SIGINT", "SIGHUP"), "Signals that end a run, saved."
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model_dir", _folder(self.model_dir))
@@ -104,6 +110,7 @@ class TrainerConfig:
             )
         if not (arguments.is_number(self.grace_secs) and self.grace_secs >= 0):
             raise ValueError(f"grace_secs must be a number of at least 0, got {self.grace_secs!r}")
+        object.__setattr__(self, "stop_signals", _signals(self.stop_signals))
         if self.seed is not None:
             object.__setattr__(self, "seed", _seed(self.seed))
         for name in ("jit_compile", "async_save"):
@@ -140,6 +147,25 @@ def _patterns(patterns: Any) -> tuple[str, ...]:
             f"got {patterns!r}"
         )
     return tuple(patterns)
+
+
+def _signals(wanted: Any) -> tuple[str, ...]:
+    """Returns names of signals, given by name, with or without "SIG", or as `signal.Signals`."""
+    given = [wanted] if isinstance(wanted, str | int) else wanted
+    found = []
+    for one in given:
+        name = one.name if isinstance(one, signal.Signals) else str(one).upper()
+        name = name if name.startswith("SIG") else f"SIG{name}"
+        reserved = (
+            name in ("SIGKILL", "SIGSTOP", "SIGUSR1") or name not in signal.Signals.__members__
+        )
+        if reserved:
+            raise ValueError(
+                f"stop_signals must name signals such as 'SIGTERM' that a process can catch, and "
+                f"not SIGUSR1, which saves; got {one!r}"
+            )
+        found.append(name)
+    return tuple(dict.fromkeys(found))
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -87,7 +87,7 @@ class Trainer:
         with placed.scope():
             counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         made = inside.put(self, inside.Inside(settings, placed, counter, constructed))
-        with signals.watch():
+        with signals.watch(stops=settings.stop_signals):
             made.assembled = construction.assemble(
                 self, settings, placed, counter, hooks, methods=frozenset(vars(Trainer))
             )
@@ -161,7 +161,7 @@ class Trainer:
         ctx = context.RunContext(
             self, step, here.saver.saved_step, parts.progress.history, parts.progress.source
         )
-        with signals.watch(parts.loop.interrupt) as requests:
+        with signals.watch(parts.loop.interrupt, stops=here.settings.stop_signals) as requests:
             end = ending.Ending(
                 wanted, parts, here.saver, ctx, requests=requests, grace_secs=grace_secs
             )

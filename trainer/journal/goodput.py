@@ -145,7 +145,7 @@ def _take_in(attempt: _Attempt, event: dict[str, Any], now: float) -> None:
     kind = event["event"]
     if kind == "rewind":
         return  # `rollback` may write it long after; within a run other lines follow at once
-    if attempt.over:
+    if attempt.over and kind != "ended":
         attempt.idle += now - attempt.ended
     attempt.ended = now
     attempt.over = kind in ("stop", "ended") or (attempt.over and kind != "train")

@@ -11,7 +11,7 @@ interval of saves counts the failures in it.
     restore   step, steps_lost, secs
     train     step: training begins
     save      step, stall_secs (training stood still), write_secs (snapshot to disk), bytes
-    skip      step, writing: left out, since that checkpoint was still being written
+    skip      step, writing: left out, since that checkpoint was still being written; the first
     failure   step, error: a save that failed
     rewind    step, set_aside
     rollback  step (gone back to), left_out, error

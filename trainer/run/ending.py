@@ -117,7 +117,7 @@ class Ending:
         if self._ctx.stop is not None:
             return Reason.STOPPED
         if self._requests.stop is not None:
-            return signals.STOP[self._requests.stop]
+            return signals.reason_of(self._requests.stop)
         save_secs = self._saver.expected_secs  # the last save is within the bound
         trained = self._parts.stopwatch.read()
         if self._goal.secs is not None and trained + save_secs >= self._goal.secs:
@@ -180,9 +180,9 @@ class Ending:
         if error is not None:
             said = {"error": errors.brief(error)}
             LOG.error("run ended at step %d by %s; %s", step, said["error"], stands)
-        if reason is not None and reason.exit_code and self._requests.stop is not None:
-            self._requests.honoured = True
-            self._parts.journal.note("preemption", step=step, signal=self._requests.stop.name)
+        stopped = self._requests.honour() if reason is not None and reason.exit_code else None
+        if stopped is not None:
+            self._parts.journal.note("preemption", step=step, signal=stopped.name)
         self._parts.journal.note("stop", step=step, reason=str(reason or "error"), **said)
         if error is not None:
             raise error
@@ -204,7 +204,7 @@ class Ending:
             self._saver.settle(self._ctx, last=True)
         except Exception as error:  # whatever became of that save must reach the caller
             return None, error
-        return signals.STOP[self._requests.stop], None
+        return signals.reason_of(self._requests.stop), None
 
     def _say(self, reason: Reason) -> None:
         goal, step = self._goal, self._parts.progress.step

@@ -61,8 +61,8 @@ class Rollback:
         if len(left_out) >= self._most:
             errors.add_note(
                 error,
-                f"max_rollbacks={self._most} of this run are used up: steps {left_out} were undone "
-                "and their batches left out",
+                f"max_rollbacks={self._most} are used up: steps {left_out} were undone and their "
+                "batches left out",
             )
             raise error
         self._go_back(newest, left_out)

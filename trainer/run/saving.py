@@ -52,6 +52,7 @@ class Saver:
         self._went_on: float | None = None
         self._begun: float | None = None  # real time, which is what a disk needs: no fake clock
         self._said_slow = False
+        self._skipped_for: int | None = None  # the checkpoint for which the journal has a line
         self._earlier: errors.SaveError | None = None
         self._saved_before = False
         self._stop_saved: Any = parts.content.stop
@@ -290,7 +291,9 @@ class Saver:
                 busy,
             )
         self._skips += 1
-        self._parts.journal.note("skip", step=step, writing=busy)
+        if busy != self._skipped_for:
+            self._skipped_for = busy
+            self._parts.journal.note("skip", step=step, writing=busy)
         self._policy.begun(clock.now())
 
     def _say_what_is_not_kept(self) -> None:

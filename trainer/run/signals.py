@@ -1,12 +1,14 @@
 """Signals that ask a run to stop or to save.
 
-Owns the handlers of SIGTERM, SIGINT and SIGUSR1 while somebody watches, and how a signal reaches
-a compiled call, during which Python runs no handler: the C library's handler writes to a pipe
-(`signal.set_wakeup_fd`), a thread reads it and calls whoever asked to be woken. Promises to give
-every handler back, to call the program's own besides, and to leave ignored signals ignored. A
+Owns the handlers of the stop signals and of SIGUSR1 while somebody watches, and how a signal
+reaches a compiled call, during which Python runs no handler: the C library's handler writes to a
+pipe (`signal.set_wakeup_fd`), a thread reads it and calls whoever asked to be woken. Promises to
+give every handler back, to call the program's own besides, and to leave ignored signals ignored. A
 second stop signal ends the process at once. While no run could lose anything by it, the first one
-does: it raises `SystemExit(75)` or `KeyboardInterrupt`. Refuses to decide what a request means for
-a run.
+does: it raises `SystemExit(75)` or `KeyboardInterrupt`. A signal that ended a run is meant for the
+process: each later run ends at once for the same reason, but after Ctrl-C in an interactive
+session, and where `each_run_alone` says otherwise. Refuses to decide what a request means for a
+run.
 """
 
 from __future__ import annotations
@@ -14,22 +16,30 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.journal.reasons import Reason
 
-STOP = {signal.SIGTERM: Reason.PREEMPTED, signal.SIGINT: Reason.INTERRUPTED}
-_WATCHED = (*STOP, signal.SIGUSR1)
+DEFAULT = ("SIGTERM", "SIGINT", "SIGHUP")
 _ONE_REQUEST_SECS = 0.1  # `timeout` and terminals may send the same request twice
+
+
+def reason_of(number: int) -> Reason:
+    """Returns the reason of a run that a stop signal ended."""
+    return Reason.INTERRUPTED if number == signal.SIGINT else Reason.PREEMPTED
 
 
 class Watch:
     """What was asked for by signal since the outermost `watch` began.
+
+    Args:
+        stops: the stop signals.
 
     Attributes:
         stop: the first stop signal, or None.
@@ -37,7 +47,8 @@ class Watch:
         save: whether SIGUSR1 asked for a save that `take_save` has not told yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stops: Iterable[str] = DEFAULT) -> None:
+        self.stops = frozenset(signal.Signals[name] for name in stops)
         self.stop: signal.Signals | None = None
         self.asked_at = 0.0
         self.save = False
@@ -59,9 +70,18 @@ class Watch:
             known = max(self._saves.values())
             self._saves[by] += 1
             self.save = self.save or self._saves[by] > known
-        elif number in STOP and self.stop is None:
+        elif number in self.stops and self.stop is None:
             self.asked_at = clock.now()
             self.stop = signal.Signals(number)
+
+    def honour(self) -> signal.Signals | None:
+        """Returns the stop signal, now that somebody is told of it; None if there is none."""
+        if self.stop is not None:
+            self.honoured = True
+            by_hand = self.stop == signal.SIGINT and hasattr(sys, "ps1")
+            if not each_run_alone and not by_hand and self.stop not in _of_process:
+                _of_process.append(self.stop)
+        return self.stop
 
     def take_save(self) -> bool:
         """Tells, once, that a save was asked for."""
@@ -76,29 +96,35 @@ class Watch:
         """
         self.note(number, "thread")
         now = clock.now()
-        if number in STOP and self._heard_at is None:
+        if number in self.stops and self._heard_at is None:
             self._heard_at = now
-        elif number in STOP and now - (self._heard_at or 0.0) > _ONE_REQUEST_SECS:
+        elif number in self.stops and now - (self._heard_at or 0.0) > _ONE_REQUEST_SECS:
             LOG.warning("a second stop signal (%s): ended at once", signal.Signals(number).name)
             os._exit(128 + number)
-        for waker in list(self.wakers) if number in _WATCHED else ():
+        asks = number in self.stops or number == signal.SIGUSR1
+        for waker in list(self.wakers) if asks else ():
             waker()
 
 
+each_run_alone = False  # a suite of tests sends signals to itself, each meant for one run
+_of_process: list[signal.Signals] = []  # that ended a run: the process is to end
 _open: list[Watch] = []  # the one that is open, if one is
 _unheard: list[signal.Signals] = []  # came too late for the run that was on: for the next one
 
 
 @contextlib.contextmanager
-def watch(waker: Callable[[], None] | None = None) -> Iterator[Watch]:
+def watch(
+    waker: Callable[[], None] | None = None, *, stops: Iterable[str] = DEFAULT
+) -> Iterator[Watch]:
     """Watches the signals of this process; inside another `watch` it is the same one.
 
     Args:
         waker: called, from a thread, when something is asked for: it ends a compiled call, and
             whoever gave it looks at what was asked for. None: a stop signal raises.
+        stops: the stop signals, by name; inside another `watch` those of that one hold.
     """
     if not _open:
-        _open.append(Watch())
+        _open.append(Watch(stops))
     found = _open[0]
     found.users += 1
     with contextlib.ExitStack() as stack:
@@ -108,8 +134,10 @@ def watch(waker: Callable[[], None] | None = None) -> Iterator[Watch]:
         if waker is not None:
             found.wakers.append(waker)
             stack.callback(found.wakers.remove, waker)
-            if _unheard and found.stop is None:
-                found.stop, found.asked_at = _unheard.pop(), clock.now()
+            earlier = _of_process or _unheard
+            if earlier and found.stop is None:
+                found.stop, found.asked_at = earlier[-1], clock.now()
+            _unheard.clear()
         yield found
 
 
@@ -169,8 +197,9 @@ def _handlers(found: Watch, *, say: bool) -> Iterator[None]:
         return
     listening, writing = os.pipe()
     os.set_blocking(writing, False)
-    before = {number: signal.getsignal(number) for number in _WATCHED}
-    taken = [number for number in _WATCHED if before[number] not in (signal.SIG_IGN, None)]
+    watched = (*found.stops, signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in watched}
+    taken = [number for number in watched if before[number] not in (signal.SIG_IGN, None)]
     for number in taken:
         signal.signal(number, _handler(found, before[number]))
     previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -208,7 +237,7 @@ def _handler(found: Watch, before: Any) -> Callable[[int, types.FrameType | None
         found.note(number, "handler")
         if callable(before) and before is not signal.default_int_handler:
             before(number, frame)
-        if number in STOP and not found.wakers:
+        if number in found.stops and not found.wakers:
             _raise(number)
 
     return handle
@@ -217,4 +246,4 @@ def _handler(found: Watch, before: Any) -> Callable[[int, types.FrameType | None
 def _raise(number: int) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    raise SystemExit(STOP[signal.Signals(number)].exit_code)
+    raise SystemExit(reason_of(number).exit_code)

@@ -14,6 +14,13 @@ import pytest
 from trainer.testing import prove
 
 
+def pytest_configure() -> None:
+    """A signal that a test sends to itself is meant for one run, not for the whole suite."""
+    from trainer.run import signals
+
+    signals.each_run_alone = True
+
+
 @pytest.fixture
 def model_dir(tmp_path: pathlib.Path) -> str:
     """Returns the folder of one run, which does not exist yet."""
