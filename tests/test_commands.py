@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 
-from trainer.checkpoints import store
+import trainer
+from trainer.checkpoints import commit, store
 from trainer.commands import cli
 
 from conftest import run_python
@@ -183,3 +184,27 @@ for words in (["list", {folder!r}], ["show", {folder!r}], ["pin", {folder!r}, "3
 assert "tensorflow" not in sys.modules and "numpy" not in sys.modules
 """
     run_python(code)
+
+
+def test_a_pin_that_comes_while_the_checkpoint_is_removed(run, command, folder, monkeypatch):
+    """The truth, whichever comes first: once it said "pinned" of a checkpoint that was gone."""
+    found = store.Store(folder)
+    rename = found.files.rename
+
+    def pinned_first(source, target):
+        if ".deleted-" in target:
+            assert command("pin", 3) == (0, "ckpt-3 is pinned\n")
+        rename(source, target)
+
+    monkeypatch.setattr(found.files, "rename", pinned_first)
+    commit.delete(found.files, folder, "ckpt-3")
+    assert found.complete() == [3, 6, 9, 10]
+    assert found.is_pinned(3)
+
+    def removed_first(path, content):
+        shutil.rmtree(f"{folder}/ckpt-6")
+
+    monkeypatch.setattr(found.files, "write", removed_first)
+    monkeypatch.setattr(found.files, "sync_folder", lambda path: None)
+    with pytest.raises(trainer.CheckpointError, match="checkpoint 6 is not pinned: the run that"):
+        found.pin(6, on=True)

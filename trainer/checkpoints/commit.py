@@ -81,12 +81,19 @@ def put_back(files: files_module.Files, folder: str) -> None:
 
 
 def delete(files: files_module.Files, folder: str, name: str) -> None:
-    """Removes a checkpoint: in one rename for readers, then file by file."""
+    """Removes a checkpoint: in one rename for readers, then file by file.
+
+    One that was pinned after it had been chosen goes back to its place.
+    """
     path = files.join(folder, name)
     if files.atomic_rename:
         # A kill while unlinking must not leave half a checkpoint under a checkpoint's name.
         doomed = files.join(folder, layout.passing(name, "deleted"))
         files.rename(path, doomed)
+        marked = any(files.exists(files.join(doomed, mark)) for mark in layout.MARKS)
+        if marked and layout.step_of(name) is not None:
+            files.rename(doomed, path)
+            return
         files.remove_folder(doomed)
     else:
         files.remove(files.join(path, layout.MANIFEST))  # the mark goes first

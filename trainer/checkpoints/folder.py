@@ -6,11 +6,14 @@ never sees half a checkpoint and changes nothing. Refuses to save, to recover or
 
 from __future__ import annotations
 
+import time
+
 from trainer import errors
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import layout, reading
 from trainer.checkpoints import manifest as manifest_module
 
+_LOOKS, _LOOK_SECS = 5, 0.02  # at a checkpoint that was just pinned
 Found = tuple[manifest_module.Manifest, files_module.Tensors]
 
 
@@ -80,8 +83,21 @@ class Folder:
         return self._is_marked(step, layout.PIN)
 
     def pin(self, step: int, *, on: bool) -> None:
-        """Pins checkpoint `step`, or takes the pin off; needs no lock."""
-        self._mark(step, layout.PIN, on=on)
+        """Pins checkpoint `step`, or takes the pin off; needs no lock.
+
+        Raises:
+            CheckpointError: the run that goes on removed it at that moment.
+        """
+        try:
+            self._mark(step, layout.PIN, on=on)
+        except FileNotFoundError as error:
+            raise _removed(step) from error
+        # A save may have chosen it before it was pinned: it comes back then, in a moment.
+        for _ in range(_LOOKS):
+            if self.files.exists(self.files.join(self.path(step), layout.MANIFEST)):
+                return
+            time.sleep(_LOOK_SECS)
+        raise _removed(step)
 
     def best(self) -> int | None:
         """Returns the step of the checkpoint that is kept for being the best, or None."""
@@ -124,3 +140,10 @@ class Folder:
             return self.manifest(step)
         except errors.DamagedCheckpointError:
             return None
+
+
+def _removed(step: int) -> errors.CheckpointError:
+    return errors.CheckpointError(
+        f"checkpoint {step} is not pinned: the run that goes on removed it to make room meanwhile; "
+        "pin a newer one, or keep more with max_to_keep"
+    )
