@@ -18,6 +18,7 @@ from trainer.base import arguments, clock
 from trainer.base.log import make_visible
 from trainer.hooks import context
 from trainer.hooks.hook import Hook
+from trainer.journal import heartbeat
 from trainer.journal.reasons import Reason
 from trainer.run import (
     construction,
@@ -168,7 +169,7 @@ class Trainer:
             outcome: Reason | BaseException
             here.running = True
             try:
-                with parts.stopwatch:
+                with parts.stopwatch, heartbeat.beating(self.model_dir, here.sign_of_life):
                     outcome = _train(here, ctx, end, requests)
             except BaseException as error:
                 outcome = error

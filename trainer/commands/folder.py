@@ -16,7 +16,7 @@ from typing import Any
 from trainer import errors
 from trainer.checkpoints import lock
 from trainer.checkpoints import store as checkpoint_store
-from trainer.journal import goodput, journal
+from trainer.journal import goodput, heartbeat, journal
 
 _UNMARKED = {"pinned": False, "best": False}
 
@@ -198,7 +198,8 @@ def report(folder: str) -> Answer:
     """
     store = _existing(folder)
     owner = lock.living_owner(folder)
-    found = goodput.report(journal.read(store.files, folder), running=owner is not None)
+    events, beat = journal.read(store.files, folder), heartbeat.read(store.files, folder)
+    found = goodput.report(events, running=owner is not None, beat=beat)
     if not found["attempts"]:
         return Answer(found, f"no start in the journal of {folder}", 1)
     lines = [("WHERE THE TIME WENT", "SECONDS", "SHARE")]

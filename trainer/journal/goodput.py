@@ -42,6 +42,7 @@ class _Attempt:
         over: whether it is known to have ended.
         idle: seconds between one `train()` of it and the next.
         steps: times and the steps that were done then, as far as the journal tells.
+        last_seen: the step at its last heartbeat; None: not known.
     """
 
     began: float
@@ -55,21 +56,31 @@ class _Attempt:
     over: bool = False
     idle: float = 0.0
     steps: list[tuple[float, int]] = dataclasses.field(default_factory=list)
+    last_seen: int | None = None
 
 
-def report(events: Sequence[dict[str, Any]], *, running: bool = False) -> dict[str, Any]:
+def report(
+    events: Sequence[dict[str, Any]],
+    *,
+    running: bool = False,
+    beat: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Returns what became of the time.
 
     Args:
         events: the journal's, in order.
+        beat: the last heartbeat.
         running: whether the last process is there still: then what it has not yet saved is no loss.
 
     Returns:
         "wall_secs"; "secs": category to seconds; "goodput": share of "stepping"; "attempts";
-        "interruptions": attempts that ended with work unsaved; "steps_lost": per interruption,
-        estimated from the steps a second of that attempt, or else of the others.
+        "interruptions": attempts that ended with work unsaved; "steps_lost": per interruption, up
+        to its last heartbeat, or else estimated from the steps a second of that attempt, or else of
+        the others.
     """
     attempts = _attempts(events)
+    if beat is not None and attempts:
+        _seen(attempts[-1], beat, float("inf"))
     if running and attempts and not attempts[-1].over:
         attempts[-1].saved = True
     secs = dict.fromkeys(CATEGORIES, 0.0)
@@ -96,7 +107,7 @@ def report(events: Sequence[dict[str, Any]], *, running: bool = False) -> dict[s
         "goodput": secs["stepping"] / wall if wall else 0.0,
         "attempts": len(attempts),
         "interruptions": len(cut),
-        "steps_lost": [round(_lost(attempt) * (_rate(attempt) or usual)) for attempt in cut],
+        "steps_lost": [_steps_lost(attempt, usual) for attempt in cut],
     }
 
 
@@ -120,6 +131,8 @@ def _attempts(events: Sequence[dict[str, Any]]) -> list[_Attempt]:
         if event["event"] == "attempt":
             attempts.append(_Attempt(now, now))
         elif event["event"] == "start" and (last is None or last.started is not None):
+            if last is not None and isinstance(event.get("last_seen"), dict):
+                _seen(last, event["last_seen"], now)
             began = now - number(event, "process_secs")
             attempts.append(_Attempt(began if last is None else max(began, last.ended), now))
         if attempts:
@@ -176,6 +189,21 @@ def number(event: dict[str, Any], name: str) -> float:
     """
     value = event.get(name)
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _seen(attempt: _Attempt, beat: dict[str, Any], until: float) -> None:
+    """Takes in the last heartbeat of an attempt that left no other word."""
+    if attempt.over or attempt.trained is None:
+        return
+    attempt.last_seen = int(number(beat, "step"))
+    attempt.ended = max(attempt.ended, min(number(beat, "time"), until))
+
+
+def _steps_lost(attempt: _Attempt, usual: float) -> int:
+    estimated = round(_lost(attempt) * (_rate(attempt) or usual))
+    if attempt.last_seen is None or not attempt.steps:
+        return estimated
+    return max(0, attempt.last_seen - attempt.steps[-1][1])
 
 
 def _lost(attempt: _Attempt) -> float:

@@ -7,7 +7,8 @@ lines before it nor spoils the one after it, and that a diary that cannot be wri
 run. Refuses to be read for recovery, which looks at the checkpoints alone; only the automatic
 interval of saves counts the failures in it.
 
-    start     process, host, seed, process_secs (since the process began)
+    start     process, host, seed, process_secs (since the process began), last_seen (time and step
+              of the last heartbeat before)
     restore   step, steps_lost, secs
     train     step: training begins
     save      step, stall_secs (training stood still), write_secs (snapshot to disk), bytes

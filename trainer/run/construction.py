@@ -22,7 +22,7 @@ from trainer.data import sources
 from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
-from trainer.journal import journal
+from trainer.journal import heartbeat, journal
 from trainer.run import content, preflight
 from trainer.run.parts import (
     Parts,
@@ -160,6 +160,8 @@ def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:
 
 def _restore_newest(parts: Parts, settings: config.TrainerConfig) -> None:
     begun = clock.now()
+    seen = heartbeat.read(parts.store.files, parts.store.folder)
+    last_seen = {} if seen is None else {"last_seen": {k: seen[k] for k in ("time", "step")}}
     found = parts.store.recover(lambda path, found: take_back(parts, path, found))
     parts.journal.note(
         "start",
@@ -167,11 +169,13 @@ def _restore_newest(parts: Parts, settings: config.TrainerConfig) -> None:
         host=socket.gethostname(),
         seed=parts.seed,
         process_secs=clock.process_secs(),
+        **last_seen,
     )
     if found is not None:
         secs = round(clock.now() - begun, 3)
         step = parts.progress.step
-        lost = parts.store.newest_before_recovery - step
+        known = (parts.store.newest_before_recovery, int(seen["step"]) if seen else 0)
+        lost = max(0, max(known) - step)
         parts.journal.note("restore", step=step, steps_lost=lost, secs=secs)
         LOG.info("resumed at step %d from %s", step, parts.store.path(step))
         return

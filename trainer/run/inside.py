@@ -54,6 +54,14 @@ class Inside:
         assert self.assembled is not None
         return self.assembled
 
+    def sign_of_life(self) -> dict[str, Any]:
+        """Returns how far the run is, for any thread: the variable moves within a call."""
+        return {
+            "step": int(self.counter),
+            "phase": self.parts.hooks.under_way or "step",
+            "newest": self.saver.saved_step,
+        }
+
     def refuse_while_running(self, what: str) -> None:
         """Refuses what would pull the state away from under a run that is on.
 
