@@ -42,10 +42,10 @@ def make_discriminator():
             tf.keras.Input((8, 8, 1)),
             tf.keras.layers.Conv2D(16, 3, strides=2, padding="same"),
             tf.keras.layers.LeakyReLU(0.2),
-            tf.keras.layers.Dropout(0.3),
+            tf.keras.layers.Dropout(0.1),
             tf.keras.layers.Conv2D(32, 3, strides=2, padding="same"),
             tf.keras.layers.LeakyReLU(0.2),
-            tf.keras.layers.Dropout(0.3),
+            tf.keras.layers.Dropout(0.1),
             tf.keras.layers.Flatten(),
             tf.keras.layers.Dense(1),
         ],
@@ -59,7 +59,7 @@ class Gan(trainer.Trainer):
     def build(self):
         self.generator = make_generator()
         self.discriminator = make_discriminator()
-        self.generator_optimizer = tf.keras.optimizers.Adam(2e-3, beta_1=0.5)
+        self.generator_optimizer = tf.keras.optimizers.Adam(1e-3, beta_1=0.5)
         self.discriminator_optimizer = tf.keras.optimizers.Adam(1e-3, beta_1=0.5)
         self.generator_optimizer.build(self.generator.trainable_variables)
         self.discriminator_optimizer.build(self.discriminator.trainable_variables)

@@ -26,70 +26,93 @@ class Program:
     Args:
         name: the file, without its ending.
         trainer: the class.
-        steps: steps of a short run, after which the output has moved.
-        crashes: where that is cut.
-        output: the output that shows learning; the mean of the last fifth is below the first's.
+        crashes: where a short run is cut.
+        steps: steps of that run.
+        falls: the output whose mean over the last fifth of the run is below that of the first.
         hooks: makes the hooks that decide something, from the module.
         arguments: of the class, beside config and hooks.
-        smaller: constants of the module to set for the short run.
-        flags: of the program, for the proof by kills and for a whole run.
+        smaller: constants of the module for the short run.
+        flags: of the program, for the proof by kills.
         whole: steps that the file's own text asks for.
-        ends: a pattern of what a whole run prints, with a number, and the least that it may be.
+        ends: a pattern of what a whole run says, with a number, and between what that must be.
     """
 
     name: str
     trainer: str
-    steps: int
     crashes: Sequence[int]
-    output: str = "loss"
+    steps: int
+    whole: int
+    ends: tuple[str, float, float]
+    falls: str | None = "loss"
     hooks: Callable = lambda module: []
     arguments: dict = dataclasses.field(default_factory=dict)
     smaller: dict = dataclasses.field(default_factory=dict)
     flags: Sequence[str] = ()
-    whole: int = 0
-    ends: tuple[str, float] | None = None
+
+    def make(self, config, hooks=()):
+        """Returns the trainer."""
+        module = load(self.name)
+        hooks = [*self.hooks(module), *hooks]
+        return getattr(module, self.trainer)(config, hooks=hooks, **self.arguments)
 
 
 PROGRAMS = [
-    Program("gan", "Gan", 40, (13, 29), "discriminator_loss", whole=600),
-    Program("vae", "Vae", 60, (23, 41), whole=1000, ends=(r"held-out loss (-?[\d.]+)", 20)),
-    Program("gpt", "Gpt", 42, (14, 27), smaller={"BLOCKS": 1}, whole=1200),
-    Program("moco", "Moco", 60, (23, 41), whole=600, ends=(r"nearest neighbour ([\d.]+)", 0.9)),
     Program(
-        "text_ragged", "RaggedText", 100, (33, 61), whole=1200, ends=(r"accuracy ([\d.]+)", 0.5)
+        "gan",
+        "Gan",
+        (13, 29),
+        40,
+        600,
+        (r"600/600 .*discriminator_loss ([\d.]+)", 0.4, 1.4),
+        falls=None,
+        hooks=lambda module: [module.DrawSamples(every_steps=20)],
     ),
-    Program("lstm_stateful", "StatefulLstm", 100, (33, 88), whole=1000),
+    Program("vae", "Vae", (23, 41), 60, 1000, (r"held-out loss ([\d.]+)", 20, 25.5)),
     Program(
-        "dqn", "Dqn", 60, (23, 41), whole=4000, ends=(r"step 4000/4000.*balanced ([\d.]+)", 80)
+        "gpt",
+        "Gpt",
+        (14, 27),
+        42,
+        1200,
+        (r"1200/1200 .*loss ([\d.]+)", 1, 2.4),
+        smaller={"BLOCKS": 1},
+    ),
+    Program("moco", "Moco", (23, 41), 60, 600, (r"nearest neighbour ([\d.]+)", 0.9, 1), falls=None),
+    Program("text_ragged", "RaggedText", (33, 61), 100, 1200, (r"accuracy ([\d.]+)", 0.5, 1)),
+    Program(
+        "lstm_stateful", "StatefulLstm", (33, 88), 100, 1000, (r"1000/1000 .*loss ([\d.]+)", 1, 1.9)
+    ),
+    Program(
+        "dqn", "Dqn", (23, 41), 60, 4000, (r"4000/4000 .*balanced ([\d.]+)", 60, 500), falls=None
     ),
     Program(
         "best_model",
         "BestModel",
-        60,
         (23, 41),
+        60,
+        1000,
+        (r"best held-out accuracy ([\d.]+)", 0.95, 1),
         hooks=lambda module: [module.KeepBest(every_steps=10)],
-        whole=1000,
-        ends=(r"best held-out accuracy ([\d.]+)", 0.95),
     ),
     Program(
         "several_phases",
         "SeveralPhases",
-        60,
         (15, 33),
+        60,
+        1200,
+        (r"accuracy ([\d.]+)", 0.85, 1),
+        falls=None,
         arguments={"pretrain_steps": 20, "head_steps": 20},
-        output="phase",
         flags=("--pretrain_steps=40", "--head_steps=40"),
-        whole=1200,
-        ends=(r"accuracy ([\d.]+)", 0.85),
     ),
     Program(
         "sweep",
         "Member",
-        60,
         (23, 41),
+        60,
+        500,
+        (r"rate 0.01: .*'accuracy': ([\d.]+)", 0.9, 1),
         arguments={"rate": 0.01},
         flags=("--rate=0.01",),
-        whole=500,
-        ends=(r"'accuracy': ([\d.]+)", 0.9),
     ),
 ]
