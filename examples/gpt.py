@@ -123,10 +123,8 @@ class Gpt(trainer.Trainer):
                 tf.nn.sparse_softmax_cross_entropy_with_logits(numbers[:, 1:], logits)
             )
             scaled = self.optimizer.scale_loss(loss)
-        variables = self.model.trainable_variables
-        self.optimizer.apply_gradients(
-            zip(tape.gradient(scaled, variables), variables, strict=True)
-        )
+        gradients = tape.gradient(scaled, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
         return {"loss": loss, "loss_scale": self.optimizer.dynamic_scale}
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import pathlib
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 
 EXAMPLES = pathlib.Path(__file__).parent.parent.parent / "examples"
@@ -116,3 +117,18 @@ PROGRAMS = [
         flags=("--rate=0.01",),
     ),
 ]
+
+
+def assert_excerpt(path, text):
+    """Asserts that a text is a run of lines of an example, but for what they are indented by.
+
+    Args:
+        path: the example, such as examples/gan.py.
+        text: what a page quotes.
+    """
+    lines = (EXAMPLES.parent / path).read_text().splitlines()
+    wanted = text.splitlines()
+    windows = (lines[at : at + len(wanted)] for at in range(len(lines) - len(wanted) + 1))
+    assert any(textwrap.dedent("\n".join(window)).splitlines() == wanted for window in windows), (
+        f"{path} has no such lines:\n{text}"
+    )
