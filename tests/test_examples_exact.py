@@ -1,7 +1,7 @@
 """Each example program ends where its unbroken run ends, and learns something on the way.
 
-The suite cuts each of them in one process, and kills two, once. `make crash-test` (CAMPAIGN=1) kills
-all of them, three times, and trains each as long as its own text says.
+The suite cuts each of them in one process, and kills two, once. `make crash-test` (CAMPAIGN=1)
+kills all of them, three times, and trains each as long as its own text says.
 """
 
 import os
