@@ -110,22 +110,23 @@ def in_this_process(settings, folders):
 
 def in_processes(folders, at_a_time):
     """Trains each member in a process, passes stop signals on, and returns the exit status."""
-    waiting, running, statuses = list(folders.items()), [], []
-
-    def stop(number, _):
-        if waiting:
-            statuses.append(75)  # of those that have not begun
-        waiting.clear()
-        for process in running:
-            process.send_signal(number)
-
+    waiting, running, statuses, asked = list(folders.items()), [], [], []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+        signal.signal(number, lambda number, _: asked.append(number))
     while waiting or running:
+        if asked:
+            number = asked.pop(0)
+            for process in running:
+                process.send_signal(number)
+            if waiting:
+                statuses.append(130 if number == signal.SIGINT else 75)
+                waiting.clear()
         while waiting and len(running) < at_a_time:
             rate, folder = waiting.pop(0)
             own = [f"--rate={rate}", f"--model_dir={folder}"]  # the last of equal flags counts
-            running.append(subprocess.Popen([sys.executable, *sys.argv, *own]))
+            command = [sys.executable, *sys.argv, *own]
+            # In a session of its own, or Ctrl-C would reach it twice, which ends it without a save.
+            running.append(subprocess.Popen(command, start_new_session=True))
         time.sleep(0.05)
         statuses += [process.returncode for process in running if process.poll() is not None]
         running[:] = [process for process in running if process.returncode is None]

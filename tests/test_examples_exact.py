@@ -181,23 +181,30 @@ def test_a_sweep_in_processes_ends_with_what_they_say(
     assert examples.load("sweep").in_processes(folders(tmp_path), 2) == expected
 
 
-def test_a_sweep_in_processes_passes_a_stop_signal_on(tmp_path, as_if_started_with):
-    """The first member is told, and the second one is not begun."""
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_sweep_in_processes_passes_a_stop_signal_on(number, status, tmp_path, as_if_started_with):
+    """The first member is told once, and the second one is not begun."""
     up = tmp_path / "up"
     as_if_started_with(
         "import pathlib, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
-        f"pathlib.Path({str(up)!r} + sys.argv[1]).touch()\n"
+        f"up = pathlib.Path({str(up)!r} + sys.argv[1])\n"
+        "def stop(number, _):\n"
+        "    up.with_name('told').open('a').write('x')\n"
+        "    time.sleep(0.3)\n"
+        f"    sys.exit({status})\n"
+        f"signal.signal({int(number)}, stop)\n"
+        "up.touch()\n"
         "time.sleep(60)"
     )
 
     def stop():
         while not list(tmp_path.iterdir()):
             threading.Event().wait(0.02)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=stop)
     thread.start()
-    assert examples.load("sweep").in_processes(folders(tmp_path), 1) == 75
+    assert examples.load("sweep").in_processes(folders(tmp_path), 1) == status
     thread.join()
-    assert [path.name for path in tmp_path.iterdir()] == ["up--rate=0.001"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["told", "up--rate=0.001"]
+    assert (tmp_path / "told").read_text() == "x"
