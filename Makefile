@@ -13,11 +13,13 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest --numprocesses=2
 
-# The long campaigns: every power cut, every fault at every operation, every bit, with a count of the
-# cases; then real kills and power cuts, beside TensorFlow and Keras (as root, with strace).
+# The long campaigns: every power cut, every fault at every operation, every bit, kills of every
+# example, with a count of the cases; then real kills and power cuts, beside TensorFlow and Keras (as
+# root, with strace).
 crash-test: $(VENV)/.installed
 	cd tests && CAMPAIGN=1 ../$(VENV)/bin/pytest -s -rA --timeout=3000 \
-		test_checkpoints_power_cuts.py test_checkpoints_damage.py test_checkpoints.py test_run_saving.py
+		test_checkpoints_power_cuts.py test_checkpoints_damage.py test_checkpoints.py test_run_saving.py \
+		test_examples_exact.py
 	cd tests && ../$(VENV)/bin/python -m support.survival
 
 # Signals and kills at random moments, 200 of each: about ten minutes.

@@ -338,3 +338,53 @@ def test_an_output_of_unknown_rank_is_told_how_to_say_so(make):
 
     with pytest.raises(ValueError, match=r"output 'value' .*tf.ensure_shape\(value, \[\]\)"):
         make(Unknown)
+
+
+class Looking:
+    """An iterator that looks at a variable for each batch, as one does that lets a model act."""
+
+    def __init__(self, variable):
+        self.variable, self.drawn = variable, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.drawn += 1
+        return self.variable.numpy()
+
+    def get_state(self):
+        return self.drawn
+
+    def set_state(self, state):
+        self.drawn = state
+
+
+class LookedAt(trainer.Trainer):
+    """Counts its steps in a variable at the end of each, after some milliseconds of work."""
+
+    def build(self):
+        self.w = tf.Variable(0.0)
+        self.work = tf.Variable(tf.eye(300))
+
+    def train_dataset(self):
+        return Looking(self.w)
+
+    def train_step(self, seen):
+        late = seen - self.w
+        work = self.work.read_value()
+        for _ in range(8):
+            work = tf.matmul(work, work)
+        self.w.assign_add(work[0, 0])
+        return {"late": late}
+
+
+def test_data_that_look_at_a_variable_see_it_after_the_step_before(make, short_steps, calls):
+    """Drawn while that step runs, they would now and then see it as it was before."""
+    program = make(
+        LookedAt, [last := Watch(every_steps=10)], steps_per_call=10, save_every_steps=99
+    )
+    program.train(max_steps=40)
+    late = np.concatenate([values["late"] for _, _, values, _, _ in last.seen])
+    assert late.tolist() == [0.0] * 40
+    assert max(steps for steps, _ in calls) == 10

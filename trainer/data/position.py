@@ -30,6 +30,7 @@ class Source:
         why_replayed: why the position cannot be saved, or None if it can.
         position: batches drawn since the start of the run.
         pass_length: batches of one pass; None where that is not known.
+        ahead: whether a batch may be drawn while the step before it runs.
     """
 
     iterator: Any
@@ -37,6 +38,7 @@ class Source:
     why_replayed: str | None = None
     position = 0
     pass_length: int | None = None
+    ahead = True
 
     def drawn(self, batches: int) -> None:
         """Takes note of batches drawn from `iterator`.

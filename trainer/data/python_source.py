@@ -2,7 +2,9 @@
 
 Owns the way from an iterator with `get_state` and `set_state` (the convention of stateful loaders,
 Grain's among them) to batches in the graph. Promises that nothing is drawn ahead, so that the state
-saved is that of the last batch trained on. Refuses states that are neither JSON nor bytes.
+saved is that of the last batch trained on, and that a batch is drawn only when the step before it
+has run to its end, so that an iterator may ask the model. Refuses states that are neither JSON nor
+bytes.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class PythonSource(position.Source):
         ValueError: it gives no batch, its state is neither JSON nor bytes, or it cannot be
             iterated over so often.
     """
+
+    ahead = False  # a batch made by acting depends on the weights, which that step still changes
 
     def __init__(
         self,

@@ -53,12 +53,12 @@ class Stepper:
         limit = self._limit(boundaries, waited_for)
         begun = parts.stopwatch.read()
         progress.enter_call()
-        call = run_steps(parts, limit, short_steps=self._pace.short_steps)
+        call = run_steps(parts, limit, short_steps=self._short_steps)
         ended = parts.stopwatch.read()
         self._pace.record(call.steps, ended - begun)
         progress.history.forget_before(parts.hooks.history_start(progress.step))
         progress.advance(call, (begun, ended))
-        parts.loop.prepare(progress.source.iterator, short_steps=self._pace.short_steps)
+        parts.loop.prepare(progress.source.iterator, short_steps=self._short_steps)
         return call
 
     def call_after(
@@ -82,6 +82,11 @@ class Stepper:
         if not call.finite:
             ctx.step = step
             raise bad_numbers.error_of_step(step, call.series, newest())
+
+    @property
+    def _short_steps(self) -> bool:
+        """Whether steps are short, and batches may be drawn while the step before them runs."""
+        return self._pace.short_steps and self._parts.progress.source.ahead
 
     def _limit(self, boundaries: Iterable[int | None], waited_for: bool) -> int:
         """Returns how many steps the next call may run."""
