@@ -220,3 +220,64 @@ def test_save_while_other_hooks_still_have_to_be_called(make, moment):
     with pytest.raises(trainer.TrainerError, match=text):
         make(hooks=[Save(), Later()], max_steps=4).train()
     assert make(hooks=[Later(), Save()], max_steps=4).train().step == 4
+
+
+def test_the_grace_holds_for_a_save_that_is_due_too(make, said, monkeypatch):
+    """Once it was made all the same, and the log said "not saved" and "stands"."""
+    program = make(hooks=[trainer.testing.SignalAt(6)], max_steps=20, grace_secs=3)
+    monkeypatch.setattr(type(inside.of(program).saver), "expected_secs", 4.0)
+    assert program.train() == trainer.RunResult(6, "preempted", 75)
+    assert program.checkpoints == [3]
+    assert "not saved at step 6: the save before took 4 s" in said()
+    assert said().splitlines()[-1] == "preempted at step 6; checkpoint 3 stands"
+
+
+@pytest.mark.parametrize("status", [None, 0, 75, "enough"])
+def test_an_exit_in_a_hook_is_an_error_of_the_run(make, folder, status):
+    """Once status 0 and 75 went out, which say "is done" and "is saved"."""
+
+    class Exit(trainer.Hook):
+        def after_step(self, ctx):
+            if ctx.step == 5:
+                raise SystemExit(status)
+
+    program = make(hooks=[Exit()], max_steps=10)
+    text = f"hook Exit called sys.exit.{status!r}. in after_step at step 5: an exit there is an err"
+    with pytest.raises(trainer.TrainerError, match=text):
+        program.train()
+    assert program.checkpoints == [3]
+    assert [event["reason"] for event in events(folder, "stop")] == ["error"]
+
+
+@pytest.mark.parametrize("what", ["train", "restore", "register_hook"])
+@pytest.mark.parametrize("moment", ["begin", "after_step", "after_save", "end"])
+def test_what_would_pull_the_state_away_from_under_a_run(make, what, moment):
+    calls = {
+        "train": lambda program: program.train(steps=1),
+        "restore": lambda program: program.restore(3),
+        "register_hook": lambda program: program.register_hook(trainer.LogProgress()),
+    }
+
+    class Call(trainer.Hook):
+        def call(self, ctx):
+            calls[what](ctx.trainer)
+
+    setattr(Call, moment, Call.call)
+    program = make(hooks=[Call()], max_steps=6)
+    with pytest.raises(trainer.TrainerError, match=rf"{what}\(\) while train\(\) is on"):
+        program.train()
+
+
+def test_the_log_and_the_journal_name_the_reason_of_tensorflow(make, folder, said):
+    """Once they said "Graph execution error:"."""
+
+    class Fails(Summing):
+        def train_step(self, x):
+            tf.debugging.assert_less(x, 5.0, message="x is too large")
+            return super().train_step(x)
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make(Fails, max_steps=10).train()
+    (stop,) = events(folder, "stop")
+    assert stop["error"].startswith("InvalidArgumentError: assertion failed: [x is too large]")
+    assert "run ended at step 3 by InvalidArgumentError: assertion failed" in said()

@@ -375,3 +375,32 @@ def test_log_progress(make, said, monkeypatch):
     lines = said().splitlines()
     assert "step 6/10" in lines
     assert "step 8/10  loss -224  x 8  2.0 steps/s  1.0 s left" in lines
+
+
+class Remember(trainer.Hook):
+    def __init__(self, every_steps=1):
+        self.every_steps = every_steps
+        self.seen = []
+
+    def before_step(self, ctx):
+        history = {name: values.tolist() for name, values in ctx.history.items()}
+        outputs = {name: (value.dtype.name, value.item()) for name, value in ctx.outputs.items()}
+        self.seen.append((ctx.step, outputs, history))
+
+
+@pytest.mark.parametrize("every_steps", [1, 3])
+def test_before_step_sees_the_last_outputs_right_after_a_resume(make, tmp_path, every_steps):
+    """Type and all, and the values since the hook's last call: once there was nothing."""
+
+    class Typed(Summing):
+        def train_step(self, x):
+            outputs = super().train_step(x)
+            return outputs | {"half": tf.cast(x, tf.float16), "big": tf.constant(2**40 + 1)}
+
+    unbroken, cut = Remember(every_steps), Remember(every_steps)
+    make(Typed, hooks=[unbroken], model_dir=str(tmp_path / "unbroken"), max_steps=10).train()
+    crash(make(Typed, hooks=[Remember(every_steps), testing.CrashAt(6)], max_steps=10))
+    make(Typed, hooks=[cut], max_steps=10).train()
+    assert cut.seen == [call for call in unbroken.seen if call[0] >= cut.seen[0][0]]
+    assert cut.seen[0][1]["half"] == ("float16", float(cut.seen[0][0]))
+    assert cut.seen[0][1]["big"] == ("int64", 2**40 + 1)

@@ -655,3 +655,23 @@ def test_a_schedule_that_ends_before_the_run(make, said):
         said()
     )
     assert "the rate stays at 0 from there" in said()
+
+
+def test_program_values_are_kept_once(make, said):
+    """The checkpoint remembers the patterns: once each later start reset the optimizer again."""
+    settings = {"save_every_steps": 3, "max_steps": 12}
+    first = make(programs.Classifier, hooks=[testing.CrashAt(5)], **settings)
+    crash(first)
+    kept = {"keep_program_values": ("optimizer/*",)}
+    second = make(programs.Classifier, hooks=[testing.CrashAt(8)], **settings, **kept)
+    momentum = next(name for name in second.state() if name.endswith("_momentum") or "/m" in name)
+    assert not np.any(second.state()[momentum])
+    assert "the checkpoint's are dropped, of optimizer/iterations" in said()
+    crash(second)
+    dropped = said().count("are dropped")
+    third = make(programs.Classifier, **settings, **kept)
+    assert third.restored_step == 6
+    assert int(third.state()["optimizer/iterations"]) == 3
+    assert said().count("are dropped") == dropped
+    other = make(programs.Classifier, keep_program_values=("optimizer/iter*",), **settings)
+    assert int(other.state()["optimizer/iterations"]) == 0

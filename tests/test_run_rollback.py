@@ -334,3 +334,17 @@ def test_errors_of_the_program_are_never_tried_again(make, pauses, fail):
 )
 def test_what_passes_is_a_list(error, curable):
     assert retry.is_curable(error) is curable
+
+
+def test_rollbacks_are_counted_over_the_run(make):
+    """Once each process had max_rollbacks of its own."""
+
+    class Often(Poisoned):
+        bad = (4, 8)
+
+    settings = ROLLBACK | {"max_rollbacks": 1}
+    crash(make(Often, hooks=[testing.CrashAt(7)], **settings))
+    again = make(Often, **settings)
+    with pytest.raises(trainer.NonFiniteError, match="step 8 is nan") as caught:
+        again.train()
+    assert "max_rollbacks=1 are used up: steps [4] were undone" in caught.value.__notes__[0]

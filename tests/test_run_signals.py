@@ -16,7 +16,7 @@ from trainer.base import clock
 from trainer.graph import compiled
 from trainer.run import inside, pace
 
-from conftest import Summing
+from conftest import HERE, Summing, run_python
 
 TERM, INT, USR1 = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 
@@ -423,3 +423,61 @@ def test_a_run_in_a_thread_does_not_take_the_signals_from_the_main_one(make, tmp
     thread.join()
     assert result.reason == "preempted"
     assert program.checkpoints == [result.step]
+
+
+LOOP = """
+import os, signal, sys, time
+sys.path.insert(0, {tests!r})
+import trainer
+from conftest import Summing
+
+class Sleep(trainer.Hook):
+    def after_step(self, ctx):
+        time.sleep(0.02)
+
+def config(number):
+    return trainer.TrainerConfig(f"{{sys.argv[1]}}/{{number}}", max_steps=60, save_every_steps=10)
+
+with Summing(config(0), hooks=[Sleep(), trainer.testing.SignalAt(20, {signal})]) as program:
+    print(program.train().reason, program.train(steps=30).reason, program.step)
+for number in (1, 2):
+    with Summing(config(number), hooks=[Sleep()]) as program:
+        result = program.train()
+        print(result.reason, result.step)
+sys.exit(result.exit_code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "code"), [(TERM, "preempted", 75), (signal.SIGHUP, "preempted", 75)]
+)
+def test_a_stopped_process_trains_no_more(tmp_path, number, reason, code):
+    """The runs after it return at once: once each of them trained on to its end, with status 0."""
+    program = LOOP.format(tests=str(HERE), signal=int(number))
+    result = run_python(program, tmp_path, check=False)
+    assert result.stdout.split() == [reason, reason, "20", reason, "0", reason, "0"], result.stderr
+    assert result.returncode == code
+
+
+def test_the_signals_that_stop_a_run_can_be_chosen(make):
+    number = signal.SIGUSR2
+    program = make(hooks=[Send(7, number)], stop_signals=("USR2",), max_steps=10)
+    assert program.config.stop_signals == ("SIGUSR2",)
+    assert program.train() == trainer.RunResult(7, "preempted", 75)
+    hup = make(hooks=[Send(8, signal.SIGHUP)], max_steps=10)
+    assert hup.train() == trainer.RunResult(8, "preempted", 75)
+
+
+@pytest.mark.parametrize("wrong", ["SIGKILL", "SIGUSR1", "TERMINATE"])
+def test_a_signal_that_cannot_stop_a_run(folder, wrong):
+    with pytest.raises(ValueError, match=f"stop_signals must name signals such .* got '{wrong}'"):
+        trainer.TrainerConfig(folder, stop_signals=(wrong,))
+
+
+def test_an_ignored_hangup_stays_ignored(make):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        program = make(hooks=[Send(7, signal.SIGHUP)], max_steps=10)
+        assert program.train() == trainer.RunResult(10, "finished", 0)
+    finally:
+        signal.signal(signal.SIGHUP, before)

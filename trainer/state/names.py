@@ -46,7 +46,15 @@ TABLE = {
 }
 
 # Differ between an unbroken run and a cut one of equal state: a time, how far a prefetch has got.
-NOT_COMPARED = (SECS, ITERATOR, EPOCH_START)
+_NOT_COMPARED = (SECS, ITERATOR, EPOCH_START)
+
+
+def is_compared(name: str) -> bool:
+    """Tells whether a name is part of a digest of the state.
+
+    The last outputs are not: they follow from the rest, and are kept for hooks to read.
+    """
+    return name not in _NOT_COMPARED and not name.startswith(OUTPUTS)
 
 
 def table() -> str:

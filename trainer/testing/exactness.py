@@ -34,7 +34,7 @@ def state_digests(program: trainer.Trainer) -> dict[str, str]:
     return {
         name: _digest(value)
         for name, value in sorted(program.state().items())
-        if name not in names.NOT_COMPARED
+        if names.is_compared(name)
     }
 
 
