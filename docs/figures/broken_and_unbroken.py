@@ -21,7 +21,9 @@ STEPS, SAVES, KILLS = 400, 50, (90, 188, 335)
 
 def program():
     """Returns the README's program as a module."""
-    text = re.search(r'```python title="digits.py"\n(.*?)```', (ROOT / "README.md").read_text(), re.S)
+    text = re.search(
+        r'```python title="digits.py"\n(.*?)```', (ROOT / "README.md").read_text(), re.S
+    )
     names = {"__name__": "digits"}
     exec(compile(text[1], "README.md", "exec"), names)
     return names["Digits"]
