@@ -1,4 +1,4 @@
-"""Opens every page of the built site in headless Chromium, as a reader on a desk and on a telephone.
+"""Opens every page of the built site in headless Chromium, wide and narrow.
 
     make docs-check
     python docs/check_pages.py build/site [--shots=FOLDER]
@@ -200,7 +200,10 @@ def main(arguments=None):
 
 def _shot(folder, page, width):
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{str(page.parent if page.name == 'index.html' else page).replace('/', '-')}-{width}.png"
+    return (
+        folder
+        / f"{str(page.parent if page.name == 'index.html' else page).replace('/', '-')}-{width}.png"
+    )
 
 
 def _free_port():

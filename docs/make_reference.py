@@ -36,17 +36,18 @@ def flags_page():
 {HEAD}
 Every field of `trainer.TrainerConfig` is a flag of a program that `trainer.app.run` runs:
 `TrainerConfig(save_every_steps=100)` is `--save_every_steps=100`. A flag that is true or false is
-`--jit_compile` or `--nojit_compile`; one that may be None takes `none`; one that is a list takes values
-with commas. `--help` lists them; a program's own absl flags work beside them. `trainer.app.run(…, seed=7)` sets
-a default. A value that breaks a rule ends with status 2, and in Python with a `ValueError`.
+`--jit_compile` or `--nojit_compile`; one that may be None takes `none`; one that is a list takes
+values with commas. `--help` lists them; a program's own absl flags work beside them.
+`trainer.app.run(…, seed=7)` sets a default. A value that breaks a rule ends with status 2, and in
+Python with a `ValueError`.
 
 | flag | type | default | |
 |---|---|---|---|
 {chr(10).join(rows)}
 
 ```console
-$ python digits.py --model_dir=runs/digits --max_steps=1000 --save_every_secs=60 --max_to_keep=none
-$ python digits.py --model_dir=runs/digits --epochs=3 --noasync_save --keep_program_values=optimizer/*
+$ python digits.py --model_dir=runs/x --max_steps=1000 --save_every_secs=60 --max_to_keep=none
+$ python digits.py --model_dir=runs/x --epochs=3 --noasync_save --keep_program_values=optimizer/*
 ```
 """
 
@@ -71,9 +72,10 @@ def commands_page():
     return f"""# Commands
 
 {HEAD}
-`python -m trainer COMMAND`, or the console command `unbroken COMMAND`, which a file of yours named `trainer.py`
-cannot hide. `--help` says what is here. What their statuses mean: [Exit statuses](exit-statuses.md). Examples:
-[Look at and repair a folder](../how-to/folder.md), [Stop and restart](../how-to/stop-and-restart.md),
+`python -m trainer COMMAND`, or the console command `unbroken COMMAND`, which a file of yours named
+`trainer.py` cannot hide. `--help` says what is here. What their statuses mean:
+[Exit statuses](exit-statuses.md). Examples: [Look at and repair a folder](../how-to/folder.md),
+[Stop and restart](../how-to/stop-and-restart.md),
 [Test your own program](../how-to/test-your-program.md).
 
 {chr(10).join(parts)}"""

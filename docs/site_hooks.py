@@ -59,7 +59,9 @@ def _path(source, link):
 
 def _outside(source, link):
     path = _path(source, link)
-    return None if path is None or path.startswith("docs/") or (ROOT / path).is_dir() else path
+    if path is not None and (ROOT / path).is_dir():
+        raise ValueError(f"{source} links to the folder {path}; link to a file of it")
+    return None if path is None or path.startswith("docs/") else path
 
 
 def _inside(source, link):

@@ -47,8 +47,34 @@ def test_names_in_a_page_exist(page):
                 break
             assert hasattr(value, name) or importlib.util.find_spec(f"trainer{path}"), path
             value = getattr(value, name, None)
-    for path in re.findall(r"`((?:trainer|tests|docs|examples|benchmarks)/[\w./]+)`", text):
+    for path in re.findall(r"`((?:trainer|tests|docs|examples|benchmarks)/[\w/]+\.\w+)`", text):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("run", ["Adam", "LossScale", "OldKeras", "Sonnet", "Functional"])
+def test_the_page_on_the_format_is_enough_to_read_a_checkpoint(run):
+    """One that an earlier version wrote, by the page's own code and nothing else."""
+    names = {"__name__": "page"}
+    for block in documents.blocks(ROOT / "docs" / "reference" / "checkpoint-format.md")[1:]:
+        if block.language == "python":
+            text = re.sub(r"^print.*\n", "", block.text, flags=re.MULTILINE)
+            text = text.replace('"runs/format"', repr(str(HERE / "golden" / run)))
+            exec(compile(text, "checkpoint-format.md", "exec"), names)
+    listed = (HERE / "golden" / f"{run}.names").read_text()
+    assert int(names["tensor"]("trainer/step")) == 4
+    for name in names["manifest"]["tensors"]:
+        assert name in listed
+
+
+def test_what_the_page_on_places_names_is_there():
+    page = ROOT / "docs" / "explanation" / "where-things-are.md"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert [row.split("|")[1].strip() for row in rows[1:13]] == [str(n) for n in range(1, 13)]
+    for row in rows:
+        files = re.findall(r"\]\(\.\./\.\./(trainer/[\w/]+\.py)\)", row)
+        text = "".join((ROOT / file).read_text() for file in files)
+        for name in re.findall(r"`(?:\w+\.)?(\w+)(?:\(\))?`", row):
+            assert name in text or name == "data", f"{name} is not in {files}"
 
 
 def test_every_page_is_in_the_navigation():

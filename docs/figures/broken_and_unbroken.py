@@ -2,8 +2,9 @@
 
     python docs/figures/broken_and_unbroken.py
 
-Both are trained here, each start in a process of its own, and killed by SIGKILL. The figure is drawn
-only if both ended in the same state. Needs matplotlib (the extra `docs`) and scikit-learn.
+Owns the figure of the front page. Promises that both runs are real: each start is a process of its
+own, each kill a SIGKILL, and nothing is drawn unless both end in the same state. Refuses to smooth.
+Needs matplotlib (the extra `docs`) and scikit-learn.
 """
 
 import json
@@ -35,11 +36,11 @@ def train(folder, losses, kill_at):
 
     class Write(trainer.Hook):
         def __init__(self):
-            self.file = open(losses, "w")
+            pathlib.Path(losses).write_text("")
 
         def after_step(self, ctx):
-            line = json.dumps([ctx.step, float(ctx.outputs["loss"])])
-            print(line, file=self.file, flush=True)
+            with open(losses, "a") as file:
+                print(json.dumps([ctx.step, float(ctx.outputs["loss"])]), file=file)
 
         def get_state(self):
             return {}

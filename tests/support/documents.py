@@ -24,10 +24,10 @@ import sys
 import yaml
 from absl import flags
 
-from conftest import HERE
-
 import trainer
 from trainer.commands import cli
+
+from conftest import HERE
 
 ROOT = HERE.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,8 +67,8 @@ def program_of_the_readme():
     return next(b.text for b in blocks(ROOT / "README.md") if b.title == "digits.py")
 
 
-# What differs from machine to machine and from run to run: the head of a line of the log, the path before
-# the folder of runs, sizes, and every number with a point or with commas.
+# What differs from machine to machine and from run to run: the head of a line of the log, the path
+# before the folder of runs, sizes, and every number with a point or with commas.
 _DIFFERS = {
     r"^[IWE]\d{4} [\d:.]+ +\d+ \S+\] |^\[trainer\] [A-Z]+ ": "",
     r"\S*/runs/": "runs/",
