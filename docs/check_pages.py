@@ -4,9 +4,9 @@
     python docs/check_pages.py build/site [--shots=FOLDER]
 
 Owns what is looked at: no message of an error on the console, nothing that is cut off at the side,
-no request that leaves the machine, and a search that finds something. Promises to end with status 1
-and the page if one of them is wrong. Refuses to judge what is written there. Needs chromium and
-chromium-driver (Debian's names).
+no request that leaves the machine, no link that leads nowhere, and a search that finds something.
+Promises to end with status 1 and the page if one of them is wrong. Refuses to judge what is written
+there. Needs chromium and chromium-driver (Debian's names).
 """
 
 import argparse
@@ -16,6 +16,7 @@ import functools
 import http.server
 import json
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -127,6 +128,20 @@ def check(browser, address, shot=None):
     return wrong
 
 
+def dead_links(site, page):
+    """Returns the links and images of a page that lead to nothing in the site."""
+    text = (site / page).read_text()
+    dead = []
+    for link in set(re.findall(r"(?:href|src)=[\"']?([^\"' >]+)", text)):
+        path = urllib.parse.unquote(urllib.parse.urlsplit(link).path)
+        if re.match(r"\w+:|//", link) or not path:
+            continue
+        target = site / path.lstrip("/") if path.startswith("/") else (site / page).parent / path
+        if not (target.is_file() or (target / "index.html").is_file()):
+            dead.append(link)
+    return dead
+
+
 def _left_the_machine(browser):
     asked = []
     for entry in browser.log("performance"):
@@ -183,7 +198,8 @@ def main(arguments=None):
                 browser.resize(width, height)
                 for page in pages:
                     shot = options.shots and _shot(options.shots, page, width)
-                    found = check(browser, f"{address}/{urllib.parse.quote(str(page))}", shot)
+                    found = [f"dead link: {link}" for link in dead_links(options.site, page)]
+                    found += check(browser, f"{address}/{urllib.parse.quote(str(page))}", shot)
                     if page.name == "404.html":  # names its files from the root of a host
                         found = [line for line in found if "404" not in line]
                     for line in found:
@@ -200,10 +216,8 @@ def main(arguments=None):
 
 def _shot(folder, page, width):
     folder.mkdir(parents=True, exist_ok=True)
-    return (
-        folder
-        / f"{str(page.parent if page.name == 'index.html' else page).replace('/', '-')}-{width}.png"
-    )
+    name = str(page).removesuffix("index.html").strip("/").replace("/", "-") or "home"
+    return folder / f"{name}-{width}.png"
 
 
 def _free_port():

@@ -42,7 +42,7 @@ def on_page_markdown(markdown, page, config, files):
         target = _outside(source, link[1]) or (_inside(source, link[1]) if inside else None)
         if target is None:
             return link[0]
-        there = target.removeprefix("docs/") if target.startswith("docs/") else _uri(target)
+        there = target.removeprefix("docs/") if _is_page(target) else _uri(target)
         return f"]({os.path.relpath(there, os.path.dirname(uri) or '.')}{link[2] or ''})"
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
@@ -61,12 +61,16 @@ def _outside(source, link):
     path = _path(source, link)
     if path is not None and (ROOT / path).is_dir():
         raise ValueError(f"{source} links to the folder {path}; link to a file of it")
-    return None if path is None or path.startswith("docs/") else path
+    return None if path is None or _is_page(path) else path
 
 
 def _inside(source, link):
     path = _path(source, link)
-    return path if path is not None and path.startswith("docs/") else None
+    return path if path is not None and _is_page(path) else None
+
+
+def _is_page(path):
+    return path.startswith("docs/") and not path.endswith(".py")
 
 
 def _uri(name):

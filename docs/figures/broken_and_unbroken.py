@@ -93,7 +93,8 @@ def draw(unbroken, broken):
         axis.annotate(
             f"{unbroken[-1][1]:.7f}", unbroken[-1], (0, 9), textcoords="offset points", ha="right"
         )
-    axes[1].legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 0.97))
+    place = {"loc": "lower right", "bbox_to_anchor": (1, 0.97), "ncols": 5}
+    axes[1].legend(frameon=False, fontsize=9, columnspacing=1.2, handlelength=1.2, **place)
     axes[1].set_xlabel("step (shaded: done twice, since the last save was at a multiple of 50)")
     figure.tight_layout()
     figure.savefig(FIGURE, metadata={"Software": None})
