@@ -3,9 +3,11 @@
 A page is README.md, CONTRIBUTING.md or a file below docs/. The conventions of its fenced blocks:
 
     python                  run, in order, in one namespace and one folder a page
+    python                  or an excerpt of a program in examples/ that the page links to
     python title="x.py"     written to that folder, imported, and there for what follows
     text title="prints"     what the block before it printed; numbers may differ
     console                 lines that begin with "$ " are commands, the others what they print
+    (none)                  commands, a line each
     bash, yaml, ini, text   checked for their syntax, or by tests of their own
 """
 
@@ -123,7 +125,19 @@ class Reader:
                 if str(getattr(sys.modules[name], "__file__", "")).startswith(here):
                     del sys.modules[name]
 
+    def is_excerpt(self, block):
+        """Tells whether a block is a piece of a program that the page links to, however broken
+        into lines."""
+        for link in links(self.page):
+            path = (self.page.parent / link).resolve()
+            if path.suffix == ".py" and path.parent == ROOT / "examples":
+                if _solid(block.text) in _solid(path.read_text()):
+                    return True
+        return False
+
     def do_python(self, block):
+        if self.is_excerpt(block):
+            return
         # A file, so that TensorFlow finds the source; its lines are numbered as the page's.
         path = pathlib.Path(f"{self.page.stem}_{block.line}.md.py")
         path.write_text("\n" * block.line + block.text)
@@ -142,6 +156,10 @@ class Reader:
     def do_text(self, block):
         if block.title == "prints":
             assert_printed(block.text, self.printed, self.where(block))
+
+    def do_(self, block):
+        for command in block.text.splitlines():
+            self.do_command(command, block)
 
     def do_console(self, block):
         for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
@@ -250,6 +268,10 @@ def captured():
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         yield output
+
+
+def _solid(code):
+    return re.sub(r",([)\]}])", r"\1", "".join(code.split()))
 
 
 def links(page):
