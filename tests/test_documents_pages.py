@@ -1,11 +1,15 @@
 """Each page of the documents does what it says: its programs run, its commands and links exist."""
 
 import importlib.util
+import inspect
 import pathlib
 import re
 import sys
+import textwrap
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import trainer
 
@@ -91,6 +95,26 @@ def test_the_pages_made_from_code_are_up_to_date():
     spec.loader.exec_module(made)
     for name, make in made.PAGES.items():
         assert (ROOT / "docs" / "reference" / name).read_text() == make(), name
+
+
+@pytest.mark.parametrize("owner", ["Trainer", "Hook"])
+def test_the_example_of_a_docstring_runs(owner, tmp_path, monkeypatch):
+    """It is on the page of the API, where no fence shows it to the reader above."""
+    monkeypatch.chdir(tmp_path)
+    text = inspect.getdoc(getattr(trainer, owner))
+    example = re.search(r"\n\n((?: {4}.*\n|\n)+)", text)[1]
+    path = tmp_path / "example.py"
+    path.write_text(textwrap.dedent(example))
+    names = {"__name__": "example", "np": np, "tf": tf, "trainer": trainer}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    if owner == "Trainer":
+        assert names["line"].step == 200
+    else:
+        hook = names["Patience"]()
+        hook.waited = 3
+        other = names["Patience"]()
+        other.set_state(hook.get_state())
+        assert other.waited == 3
 
 
 def test_the_readme_is_read_to_the_end():

@@ -128,12 +128,9 @@ class Reader:
     def is_excerpt(self, block):
         """Tells whether a block is a piece of a program that the page links to, however broken
         into lines."""
-        for link in links(self.page):
-            path = (self.page.parent / link).resolve()
-            if path.suffix == ".py" and path.parent == ROOT / "examples":
-                if _solid(block.text) in _solid(path.read_text()):
-                    return True
-        return False
+        paths = [(self.page.parent / link).resolve() for link in links(self.page)]
+        programs = [p for p in paths if p.suffix == ".py" and p.parent == ROOT / "examples"]
+        return any(_solid(block.text) in _solid(path.read_text()) for path in programs)
 
     def do_python(self, block):
         if self.is_excerpt(block):
