@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
+from trainer.state import names
 
 from conftest import HERE
 from support import documents
@@ -58,16 +59,22 @@ def test_names_in_a_page_exist(page):
 @pytest.mark.parametrize("run", ["Adam", "LossScale", "OldKeras", "Sonnet", "Functional"])
 def test_the_page_on_the_format_is_enough_to_read_a_checkpoint(run):
     """One that an earlier version wrote, by the page's own code and nothing else."""
-    names = {"__name__": "page"}
+    space = {"__name__": "page"}
     for block in documents.blocks(ROOT / "docs" / "reference" / "checkpoint-format.md")[1:]:
         if block.language == "python":
             text = re.sub(r"^print.*\n", "", block.text, flags=re.MULTILINE)
             text = text.replace('"runs/format"', repr(str(HERE / "golden" / run)))
-            exec(compile(text, "checkpoint-format.md", "exec"), names)
+            exec(compile(text, "checkpoint-format.md", "exec"), space)
     listed = (HERE / "golden" / f"{run}.names").read_text()
-    assert int(names["tensor"]("trainer/step")) == 4
-    for name in names["manifest"]["tensors"]:
+    assert int(space["tensor"]("trainer/step")) == 4
+    for name in space["manifest"]["tensors"]:
         assert name in listed
+
+
+def test_the_page_on_state_has_every_name():
+    text = (ROOT / "docs" / "reference" / "state.md").read_text()
+    for name in names.TABLE:
+        assert name == "<attribute path>" or f"| `{name}` |" in text, name
 
 
 def test_what_the_page_on_places_names_is_there():
@@ -105,14 +112,14 @@ def test_the_example_of_a_docstring_runs(owner, tmp_path, monkeypatch):
     example = re.search(r"\n\n((?: {4}.*\n|\n)+)", text)[1]
     path = tmp_path / "example.py"
     path.write_text(textwrap.dedent(example))
-    names = {"__name__": "example", "np": np, "tf": tf, "trainer": trainer}
-    exec(compile(path.read_text(), str(path), "exec"), names)
+    space = {"__name__": "example", "np": np, "tf": tf, "trainer": trainer}
+    exec(compile(path.read_text(), str(path), "exec"), space)
     if owner == "Trainer":
-        assert names["line"].step == 200
+        assert space["line"].step == 200
     else:
-        hook = names["Patience"]()
+        hook = space["Patience"]()
         hook.waited = 3
-        other = names["Patience"]()
+        other = space["Patience"]()
         other.set_state(hook.get_state())
         assert other.waited == 3
 
