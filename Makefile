@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SOURCES := setup.py setup.cfg pyproject.toml README.md $(shell find trainer -name '*.py')
 
-.PHONY: demo test crash-test chaos bench lint clean
+.PHONY: demo test crash-test chaos bench docs docs-check lint clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -33,6 +33,16 @@ bench: $(VENV)/.peers
 	cd benchmarks && ../$(VENV)/bin/python restart.py
 	cd benchmarks && ../$(VENV)/bin/python scaling.py
 
+# The site of the documents; needs no network to be read. The pages of the reference that are made from
+# code are checked by `make test`, not made anew.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+# Each page in headless Chromium, wide and narrow (needs chromium and chromium-driver).
+docs-check: docs
+	$(VENV)/bin/python docs/check_pages.py build/site
+
 lint: $(VENV)/.linters
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
@@ -56,6 +66,10 @@ $(VENV)/.installed: $(VENV)/.requirements $(SOURCES)
 $(VENV)/.peers: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet '.[bench]'
 	$(VENV)/bin/pip install --quiet --no-deps tf-models-official
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet '.[docs]'
 	touch $@
 
 $(VENV)/.linters: $(VENV)/.installed

@@ -1,4 +1,7 @@
-"""The documents tell the truth: their programs run, their names exist."""
+"""The documents tell the truth: their suite passes, their engines restart, their names exist.
+
+What each page says is run by `test_documents_pages.py`.
+"""
 
 import configparser
 import importlib.metadata
@@ -14,34 +17,18 @@ import pytest
 import trainer
 
 from conftest import HERE
+from support import documents
 
 ROOT = HERE.parent
-README = (ROOT / "README.md").read_text()
+STOP_AND_RESTART = ROOT / "docs" / "how-to" / "stop-and-restart.md"
 BUILD = (ROOT / "BUILD.md").read_text()
 
 
-def test_the_program_of_the_readme_runs_and_resumes(tmp_path):
-    program = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    (tmp_path / "digits.py").write_text(program)
-
-    def run(steps):
-        return subprocess.run(
-            [sys.executable, "digits.py", "--model_dir=runs/digits", f"--max_steps={steps}"],
-            cwd=tmp_path,
-            env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stderr
-
-    assert "finished at step 200" in run(200)
-    assert "resumed at step 200" in run(300)
-
-
-def test_the_tests_of_the_readme_pass(tmp_path):
-    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
-        name = "test_digits.py" if "test_digits.py" in block else "digits.py"
-        (tmp_path / name).write_text(block)
+def test_the_suite_to_copy_passes(tmp_path):
+    page = ROOT / "docs" / "how-to" / "test-your-program.md"
+    suite = next(block for block in documents.blocks(page) if block.title == "test_digits.py")
+    (tmp_path / "test_digits.py").write_text(suite.text)
+    (tmp_path / "digits.py").write_text(documents.program_of_the_readme())
     found = importlib.metadata.entry_points(group="pytest11")
     installed = any(point.value == "trainer.testing.pytest_plugin" for point in found)
     plugin = [] if installed else ["-p", "trainer.testing.pytest_plugin"]
@@ -57,7 +44,7 @@ def test_the_tests_of_the_readme_pass(tmp_path):
 
 
 def test_the_snippets_for_engines_have_the_statuses_of_the_program():
-    snippets = dict(re.findall(r"```(yaml|ini|bash)\n(.*?)```", README, re.DOTALL))
+    snippets = {block.language: block.text for block in documents.blocks(STOP_AND_RESTART)}
     assert re.search(r"Ignore .*?values: \[75\]", snippets["yaml"], re.DOTALL)
     assert re.search(r"FailJob .*?values: \[2, 130\]", snippets["yaml"], re.DOTALL)
     unit = configparser.ConfigParser()
@@ -69,7 +56,7 @@ def test_the_snippets_for_engines_have_the_statuses_of_the_program():
 
 def test_the_script_for_slurm_requeues_what_was_preempted(tmp_path):
     """With stand-ins for `srun`, `scontrol` and the program: a signal, a save, a requeue."""
-    script = re.search(r"```bash\n(.*?)```", README, re.DOTALL)[1]
+    script = next(b.text for b in documents.blocks(STOP_AND_RESTART) if b.title == "job.sh")
     tools = {
         "srun": 'shift; exec "$@"',
         "scontrol": f'echo "$@" >> {tmp_path}/requeued',
