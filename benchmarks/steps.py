@@ -3,8 +3,9 @@
     python benchmarks/steps.py                every figure (about three minutes)
     python benchmarks/steps.py graph orbit    some of them
 
-Figures: graph, orbit, keras, python. The trainer runs once, without a stop, and its hook `Turns`
-runs the other side in between, so that both meet the same noise (order A B B A, see pairs.py).
+Figures: graph, first, orbit, keras, python. The trainer runs once, without a stop, and its hook
+`Turns` runs the other side in between, so that both meet the same noise (order A B B A, see
+pairs.py).
 """
 
 import contextlib
@@ -63,6 +64,28 @@ class Turns(trainer.Hook):
         begun = time.perf_counter()
         self._other(self.every_steps)
         return self.every_steps / (time.perf_counter() - begun)
+
+
+class UntilStep(trainer.Hook):
+    """Measures the way from the first step to another, and ends the run there.
+
+    Args:
+        step: that step.
+    """
+
+    def __init__(self, step):
+        self.every_steps = step
+        self.rate = None
+        self._begun = None
+
+    def begin(self, ctx):
+        """Starts the clock."""
+        self._begun = time.perf_counter()
+
+    def after_step(self, ctx):
+        """Stops it."""
+        self.rate = ctx.step / (time.perf_counter() - self._begun)
+        ctx.request_stop("measured")
 
 
 class EveryStep(trainer.Hook):
@@ -201,6 +224,31 @@ def graph(scratch):
         print(result.line(0.97, at_most=False), flush=True)
 
 
+def first(scratch):
+    """The first second of a run, beside that of the hand-written loop, which is traced before."""
+    size = workloads.TINY
+    steps = 2 * size.stretch
+
+    def ours():
+        until = UntilStep(steps)
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            config = trainer.TrainerConfig(folder, max_steps=10**9, seed=1)
+            with workloads.Program(size, config, [trainer.LogProgress(100), until]) as program:
+                program.train()
+        return until.rate
+
+    def theirs():
+        loop = hand_written(size)
+        loop(1)
+        begun = time.perf_counter()
+        loop(steps)
+        return steps / (time.perf_counter() - begun)
+
+    found = pairs.alternate(PAIRS, ours, theirs)
+    name = f"hand-written graph loop, the first {steps} steps, {size.name} step"
+    print(pairs.Result(name, *found, "steps/s").line(0.97, at_most=False), flush=True)
+
+
 def orbit(scratch):
     """Beside Orbit's controller, with saves at the same steps."""
     for size, target in ((workloads.TINY, 1.3), (workloads.SMALL, 1.0)):
@@ -233,7 +281,7 @@ def python(scratch):
     print(result.line(0.95, at_most=False), flush=True)
 
 
-FIGURES = {figure.__name__: figure for figure in (graph, orbit, keras, python)}
+FIGURES = {figure.__name__: figure for figure in (graph, first, orbit, keras, python)}
 
 
 def main(names):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
+from trainer.base import digests as digests_module
 
 from conftest import Summing, crash, run_process
 from support import programs
@@ -153,7 +154,7 @@ def test_slots_in_a_new_process(folder, tmp_path):
     names = [name for name in cut["digests"] if name.startswith("optimizer/adam/")]
     assert "optimizer/adam/dense/kernel/momentum" in names
     assert "optimizer/adam/dense/kernel/velocity" in names
-    assert trainer.digests.first_difference(unbroken["digests"], cut["digests"]) is None
+    assert digests_module.first_difference(unbroken["digests"], cut["digests"]) is None
 
 
 def test_an_optimizer_left_out_is_named(make):

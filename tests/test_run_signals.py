@@ -14,7 +14,7 @@ import tensorflow as tf
 import trainer
 from trainer.base import clock
 from trainer.graph import compiled
-from trainer.run import inside, pace
+from trainer.run import inside
 
 from conftest import HERE, Summing, run_python
 
@@ -133,21 +133,17 @@ def test_a_signal_during_construction_ends_the_process_with_the_same_status(make
 
 def test_no_step_is_run_because_the_graph_was_not_ready(make, monkeypatch):
     """A signal that comes while TensorFlow prepares a call is honoured before that call."""
-    monkeypatch.setattr(pace, "_SHORT_STEP_SECS", float("inf"))
-    monkeypatch.setattr(pace, "_LONG_ENOUGH_SECS", 0.0)
     prepare, prepared = compiled.Loop.prepare, []
 
-    def signalled(loop, iterator, *, short_steps=False):
-        if short_steps not in prepared:
-            prepared.append(short_steps)
-            prepare(loop, iterator, short_steps=short_steps)
+    def signalled(loop, iterator):
+        prepare(loop, iterator)
+        if not prepared:
             os.kill(os.getpid(), TERM)
+        prepared.append(loop)
 
     monkeypatch.setattr(compiled.Loop, "prepare", signalled)
     program = make(max_steps=12, save_every_steps=4)
     assert program.train() == trainer.RunResult(0, "preempted", 75)
-    assert program.train() == trainer.RunResult(4, "preempted", 75)
-    assert prepared == [False, True]
     assert program.train() == trainer.RunResult(12, "finished", 0)
     assert float(program.w) == 78
 

@@ -58,7 +58,6 @@ class Stepper:
         self._pace.record(call.steps, ended - begun)
         progress.history.forget_before(parts.hooks.history_start(progress.step))
         progress.advance(call, (begun, ended))
-        parts.loop.prepare(progress.source.iterator, short_steps=self._short_steps)
         return call
 
     def call_after(
