@@ -325,7 +325,7 @@ def _train(
             undoing.undo(error)
         except tf.errors.OpError as error:
             retrying.again(error)
-        ctx.step = parts.progress.step
+        ctx.show_step(parts.progress.step, behind=0)
 
 
 def _until_end(
