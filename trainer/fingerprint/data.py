@@ -21,13 +21,14 @@ has it, nor one with `seed=`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from trainer.data import indexed, position
-from trainer.fingerprint import samples, stages
+from trainer.fingerprint import drawn, samples, stages
 
 _INDEXED = "Indexed"
 
@@ -72,21 +73,34 @@ def read(source: position.Source) -> dict[str, Any]:
     return found
 
 
-def drawn_outside(source: position.Source, planted: int) -> list[str]:
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """The moment before the trainer seeded."""
+
+    number: int = dataclasses.field(default_factory=indexed.moment)
+    numpy: drawn.State = dataclasses.field(default_factory=drawn.state)
+
+
+def drawn_outside(source: position.Source, before: Moment) -> list[str]:
     """Returns the stages whose seeds were drawn before the trainer seeded, in words.
 
     Args:
         source: the training data.
-        planted: `indexed.moment()` when the trainer seeded.
+        before: when the trainer seeded.
     """
     if isinstance(source.made, indexed.Indexed):
-        return ["Indexed()"] if source.made.drew_seed_before(planted) else []
+        return ["Indexed()"] if source.made.drew_seed_before(before.number) else []
     if source.graph is None:
         return []
+    seeds = list(stages.Reader(source.graph).seeds())
+    numbers = [pair[1] for _, _, pair in seeds]
+    by_helper = drawn.by_helper(source.made, numbers, before.numpy, drawn.state())
     found = []
-    for stage, inner, pair in stages.Reader(source.graph).seeds():
+    for stage, inner, pair in seeds:
         if pair == (0, 0):
             found.append(f"{stage}()" + (f", {inner} in its function" if inner else ""))
+        elif pair[1] in by_helper:
+            found.append(f"{stage}(), which a helper of Keras drew with NumPy ({pair[1]})")
     return list(dict.fromkeys(found))
 
 

@@ -116,18 +116,20 @@ def order_is_free(settings: config.TrainerConfig) -> bool:
     return any(fnmatch.fnmatchcase(ORDER, pattern) for pattern in settings.keep_program_values)
 
 
-def check_seeds(source: position.Source, planted: int, settings: config.TrainerConfig) -> None:
+def check_seeds(
+    source: position.Source, before: data.Moment, settings: config.TrainerConfig
+) -> None:
     """Refuses data whose seeds were drawn before the trainer seeded.
 
     Args:
         source: the training data.
-        planted: `data.indexed.moment()` when the trainer seeded.
+        before: when the trainer seeded.
         settings: the config.
 
     Raises:
         UnseededDataError: they were, and `keep_program_values` does not excuse it.
     """
-    stages = data.drawn_outside(source, planted)
+    stages = data.drawn_outside(source, before)
     if stages and not order_is_free(settings):
         raise errors.UnseededDataError(stages, ORDER)
     if stages:

@@ -44,7 +44,7 @@ def data_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[lis
                 to = order if name in _SHUFFLES or "seed" in arguments else rest
                 to.append(f"{word}: {name}()")
     _compare_files(before.get("files"), now.get("files"), order, rest)
-    rest += _array_changes(before["arrays"], now["arrays"])
+    rest += _array_changes(before["arrays"], now["arrays"], only_values=bool(order or rest))
     if not order and not rest:
         for key, word in (("element", "a batch is"), ("cardinality", "batches of a pass:")):
             if before[key] != now[key]:
@@ -96,18 +96,17 @@ def _compare_files(before: Any, now: Any, order: list[str], rest: list[str]) -> 
         rest.append(f"{differ} of {before['count']:,} files hold something else")
 
 
-def _array_changes(before: list[str], now: list[str]) -> list[str]:
+def _array_changes(before: list[str], now: list[str], *, only_values: bool) -> list[str]:
     gone = list((Counter(before) - Counter(now)).elements())
     new = list((Counter(now) - Counter(before)).elements())
     said = []
     for old, other in zip(gone, new, strict=False):
-        kinds = old.partition(" #")[0], other.partition(" #")[0]
-        said.append(
-            f"an array {kinds[0]} in memory holds other values"
-            if kinds[0] == kinds[1]
-            else f"an array in memory {kinds[0]} -> {kinds[1]}"
-        )
-    if len(gone) != len(new):
+        one, two = _plain(old), _plain(other)
+        if one == two:
+            said.append(f"an array {one} in memory holds other values")
+        elif not only_values:
+            said.append(f"an array in memory {one} -> {two}")
+    if len(gone) != len(new) and not only_values:
         said.append(f"arrays in memory {len(before)} -> {len(now)}")
     return said
 
@@ -146,21 +145,20 @@ def _changed_constants(
     before: list[list[Any]], now: list[list[Any]], lines: Mapping[str, str]
 ) -> list[str]:
     was, are = Counter(dict(before)), Counter(dict(now))
-    gone, new = list((was - are).elements()), list((are - was).elements())
-    said = []
-    for text in dict.fromkeys(new):
-        where = f" ({lines[text]})" if text in lines else ""
+    gone = list((was - are).elements())
+    said: dict[str, str] = {}
+    for text in are - was:
         kind, _, values = text.partition(" #")
-        alike = [old for old in gone if old.partition(" #")[0] == kind] if values else []
-        numbers = [] if values else [old for old in gone if " #" not in old]
-        old = next(iter(alike or numbers), None)
-        if old is None:
-            said.append(f"one more constant {kind}{where}")
-            continue
-        gone.remove(old)
-        said.append(
-            f"constant {kind} has other values{where}"
-            if values
-            else f"constant {old} -> {text}{where}"
-        )
-    return said + [f"one constant fewer: {old.partition(' #')[0]}" for old in dict.fromkeys(gone)]
+        alike = [o for o in gone if (_plain(o) == kind and values) or not (values or " #" in o)]
+        if not alike:
+            words = f"one more constant {kind}"
+        else:
+            gone.remove(alike[0])
+            words = (
+                f"constant {kind} has other values" if values else f"constant {alike[0]} -> {text}"
+            )
+        where = f" ({lines[text]})" if text in lines else ""
+        said[words] = said.get(words) or where
+    for old in gone:
+        said[f"one constant fewer: {_plain(old)}"] = ""
+    return [words + where for words, where in said.items()]
