@@ -42,11 +42,11 @@ def unseeded():
     from tensorflow.python.eager import context
 
     ctx = context.context()
-    before = ctx._seed, ctx._rng
-    ctx._seed, ctx._rng = None, None
+    before = ctx._seed
+    ctx._set_global_seed(None)
     np.random.seed()
     yield
-    ctx._seed, ctx._rng = before
+    ctx._set_global_seed(before)
 
 
 def ten():
@@ -107,9 +107,11 @@ def test_seeds_drawn_before_the_trainer_are_refused(name, make, unseeded, folder
         make(drawing(lambda: made))
     text = str(caught.value)
     assert stage in text
-    assert "Make the dataset inside train_dataset()" in text and "a seed=" in text
+    assert "Make the dataset inside train_dataset()" in text
+    assert "a seed=" in text
     assert "keep_program_values=('trainer/data/order',)" in text
-    assert isinstance(caught.value, ValueError) and isinstance(caught.value, trainer.TrainerError)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, trainer.TrainerError)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -119,7 +121,8 @@ def test_the_same_inside_train_dataset_is_accepted(name, make, unseeded, said, f
         program = make(drawing(create))
         program.train(steps=1)
         program.close()
-    assert "the program is not the one" not in said() and "changed since" not in said()
+    assert "the program is not the one" not in said()
+    assert "changed since" not in said()
 
 
 @pytest.mark.parametrize("name", [name for name in DRAWN if name != "Indexed"])
@@ -249,8 +252,8 @@ OTHER_DATA = {
         "an array float32[2000, 300] in memory holds other values",
     ),
     "captured": (
-        lambda: ten().map(lambda x: tf.gather(tf.constant(range(500)), x)),
-        lambda: ten().map(lambda x: tf.gather(tf.constant(range(1, 501)), x)),
+        lambda: ten().map(lambda x: tf.gather(np.arange(500), x)),
+        lambda: ten().map(lambda x: tf.gather(np.arange(1, 501), x)),
         "map(): its function is another one",
     ),
     "function": (
@@ -310,7 +313,7 @@ SAME = {
     ),
     "interleave": (
         lambda: ten().interleave(lambda x: ten().skip(x), num_parallel_calls=2, cycle_length=2),
-        lambda: ten().interleave(lambda x: ten().skip(x), num_parallel_calls=3, cycle_length=2),
+        lambda: ten().interleave(lambda x: ten().skip(x), num_parallel_calls=1, cycle_length=2),
     ),
     "generator": (
         lambda: tf.data.Dataset.from_generator(
@@ -326,7 +329,8 @@ SAME = {
 def test_what_cannot_change_the_data_is_not_said(name, make, said):
     before, now = SAME[name]
     restart(make, before, now, keep_program_values=("trainer/data/iterator",))
-    assert "the program is not" not in said() and "changed since" not in said()
+    assert "the program is not" not in said()
+    assert "changed since" not in said()
 
 
 def test_files_that_were_moved_are_the_same(make, tmp_path, said):

@@ -42,7 +42,13 @@ _LEFT_OUT = {
     *("buffer_size_min", "force_synchronous", "use_inter_op_parallelism", "serialized_options"),
     *("output_types", "output_shapes", "Targuments", "Toutput_types", "Tstate", "metadata"),
     *("replicate_on_split", "is_files", "N", "other_arguments", "use_default_device"),
-    *("seed_generator", "cache", "captured_func_inputs", "Tkey_func_other_arguments"),
+    *(
+        "use_unbounded_threadpool",
+        "seed_generator",
+        "cache",
+        "captured_func_inputs",
+        "Tkey_func_other_arguments",
+    ),
 }
 _ARGUMENTS = {"count": "count", "components": "components", "filenames": "filenames"}
 
@@ -212,13 +218,24 @@ def _is_buffer_for_speed(node: Any, name: str) -> bool:
 def _seed_inputs(node: Any, nodes: Mapping[str, Any]) -> tuple[int, int] | None:
     if "Dataset" not in node.op:
         return None
-    found = []
+    found: list[int | None] = []
     for name, references in _inputs(node):
         if name in ("seed", "seed2") and len(references) == 1:
             source = nodes.get(references[0].split(":")[0])
-            if source is not None and source.op == "Const":
-                found.append(int(tf.make_ndarray(source.attr["value"].tensor)))
-    return (found[0], found[1]) if len(found) == 2 else None
+            chosen = False
+            if source is not None and source.op == "SelectV2":  # another number for (0, 0)
+                chosen, source = True, nodes.get(source.input[2].split(":")[0])
+            number = _number(source)
+            found.append(2**31 - 1 if chosen and number == 0 and found == [0] else number)
+    if len(found) != 2 or found[0] is None or found[1] is None:
+        return None
+    return found[0], found[1]
+
+
+def _number(node: Any) -> int | None:
+    if node is None or node.op != "Const":
+        return None
+    return int(tf.make_ndarray(node.attr["value"].tensor))
 
 
 def _seed_attributes(node: Any) -> tuple[int, int] | None:
