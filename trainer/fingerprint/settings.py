@@ -47,7 +47,8 @@ def _own_flags(values: flags.FlagValues, private: Sequence[str]) -> dict[str, An
     fields = {field.name for field in dataclasses.fields(config.TrainerConfig)}
     found = {}
     for module, defined in values.flags_by_module_dict().items():
-        if module.split(".")[0] in _LIBRARIES:
+        is_script = module.endswith(".py")  # the program's own, whatever it is called
+        if module.split(".")[0] in _LIBRARIES and not is_script:
             continue
         for flag in defined:
             hidden = any(fnmatch.fnmatchcase(flag.name.lower(), p) for p in (*_SECRETS, *private))

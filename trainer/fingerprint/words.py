@@ -125,15 +125,16 @@ def step_changes(
         return []
     said = _changed_constants(before["constants"], now["constants"], lines)
     was, are = Counter(before["operations"]), Counter(now["operations"])
-    for sign, more in (("more", are - was), ("fewer", was - are)):
-        for op, count in sorted(more.items()):
+    for sign, more, others in (("more", are - was, was), ("fewer", was - are, are)):
+        # First those of a kind that the other does not know: the rest often comes with them.
+        for op, count in sorted(more.items(), key=lambda item: (item[0] in others, item[0])):
             if op not in UNSAID:
                 amount = "one" if count == 1 else str(count)
                 noun = "operation" if count == 1 else "operations"
                 where = f" ({lines[op]})" if sign == "more" and op in lines else ""
                 said.append(f"{amount} {sign} {noun}: {op}{where}")
     if said:
-        return said if len(said) <= 4 else [*said[:4], f"and {len(said) - 4} more"]
+        return said if len(said) <= 6 else [*said[:5], f"and {len(said) - 5} more"]
     first = f", first {lines['']}" if "" in lines else ""
     return [
         f"the same operations, put together otherwise{first}; where a set is gone through, its "
