@@ -68,13 +68,13 @@ def kept(model_dir: str) -> int | None:
     checkpoints = folder.Folder(model_dir)
     try:
         steps = checkpoints.numbered()
-    except OSError:
+    except (OSError, tf.errors.OpError):
         return None  # no folder yet, or one that construction will speak of
     for step in reversed(steps):
         path = checkpoints.files.join(checkpoints.path(step), layout.MANIFEST)
         try:
             found = _KEPT.search(checkpoints.files.read(path))
-        except OSError:
+        except (OSError, tf.errors.OpError):
             continue  # damaged: recovery falls back in the same way
         if found:
             return int(found[1])
