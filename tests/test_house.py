@@ -20,6 +20,7 @@ FLOORS = [
     ["graph"],
     ["hooks", "checkpoints", "data"],
     ["state", "journal"],
+    ["fingerprint"],
     ["run"],
     ["trainer"],
     ["app"],

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trainer.errors import StateCoverageError as StateCoverageError
     from trainer.errors import StepRefusedError as StepRefusedError
     from trainer.errors import TrainerError as TrainerError
+    from trainer.errors import UnseededDataError as UnseededDataError
     from trainer.hooks.context import RunContext as RunContext
     from trainer.hooks.hook import Hook as Hook
     from trainer.hooks.log_progress import LogProgress as LogProgress
@@ -40,7 +41,7 @@ __version__ = "0.1.0"
 _ERRORS = (
     *("CheckpointError", "CheckpointMismatchError", "DamagedCheckpointError", "ModelDirInUseError"),
     *("NoReadableCheckpointError", "NonFiniteError", "SaveError", "StateCoverageError"),
-    *("StepRefusedError", "TrainerError"),
+    *("StepRefusedError", "TrainerError", "UnseededDataError"),
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "trainer.errors"),

@@ -21,6 +21,7 @@ from absl import app as absl_app
 from absl import flags
 
 from trainer import config, trainer
+from trainer.fingerprint import threads
 from trainer.hooks.hook import Hook
 from trainer.run import signals
 
@@ -52,6 +53,7 @@ def run(
         settings = config_from_flags()
         try:
             with signals.watch(stops=settings.stop_signals):
+                threads.adopt(settings.model_dir, settings.intra_op_threads)
                 made = list(hooks() if callable(hooks) else hooks or ())
                 with trainer_class(settings, hooks=made) as program:
                     return program.train().exit_code

@@ -35,7 +35,8 @@ class TrainerConfig:
         max_to_keep: newest checkpoints kept, at least 1; None keeps all.
         keep_every_n_hours: in addition, one checkpoint per so many hours of training is kept.
         keep_program_values: glob patterns of state names that a restore leaves as the program set
-            them, such as "optimizer/learning_rate"; `*` also matches "/".
+            them, such as "optimizer/learning_rate"; `*` also matches "/". "trainer/data/order"
+            goes on though the data come in another order than in the unbroken run.
         init_from: where to take initial values from when `model_dir` has no checkpoint: a run
             folder, a checkpoint, or a Keras `.weights.h5` file.
         resume: "auto", "required" (error if there is nothing) or "never" (error if there is
@@ -59,6 +60,10 @@ class TrainerConfig:
         grace_secs: seconds that a stop signal leaves; a save that takes longer is not begun.
         stop_signals: names of the signals that end a run, saved: with status 130 for "SIGINT" and
             75 for every other one. A signal that the process ignores, as under `nohup`, stays so.
+        intra_op_threads: threads that TensorFlow shares an operation among, which decide the bits
+            of sums; None: as many as the run began with, on a machine of any size.
+        private_flags: glob patterns of flags of the program that no checkpoint shall hold, beside
+            those named like a password, a secret, a token, a key or a credential.
 
     Raises:
         ValueError: a value breaks its rule; the text names the field, the value and the rule.
@@ -94,10 +99,13 @@ class TrainerConfig:
     stop_signals: tuple[str, ...] = _option(
         ("SIGTERM", "SIGINT", "SIGHUP"), "Signals that end a run, saved."
     )
+    intra_op_threads: int | None = _option(None, "Threads of an operation; None: as it began.")
+    private_flags: tuple[str, ...] = _option((), "Patterns of flags that no checkpoint holds.")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model_dir", _folder(self.model_dir))
-        object.__setattr__(self, "keep_program_values", _patterns(self.keep_program_values))
+        for name in ("keep_program_values", "private_flags"):
+            object.__setattr__(self, name, _patterns(name, getattr(self, name)))
         if self.init_from is not None:
             object.__setattr__(self, "init_from", _folder(self.init_from, "init_from"))
         for name in ("max_steps", "epochs", "save_every_steps", "max_to_keep", "steps_per_call"):
@@ -116,6 +124,9 @@ class TrainerConfig:
         for name in ("jit_compile", "async_save"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        object.__setattr__(
+            self, "intra_op_threads", arguments.count("intra_op_threads", self.intra_op_threads)
+        )
         _check_choice("resume", self.resume, ("auto", "required", "never"))
         _check_choice("data_position", self.data_position, ("auto", "saved", "replay"))
         _check_choice("on_save_error", self.on_save_error, ("warn", "raise"))
@@ -140,11 +151,10 @@ def _absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
 
 
-def _patterns(patterns: Any) -> tuple[str, ...]:
+def _patterns(name: str, patterns: Any) -> tuple[str, ...]:
     if not isinstance(patterns, tuple | list) or not all(isinstance(p, str) for p in patterns):
         raise ValueError(
-            f"keep_program_values must be a sequence of patterns such as ('optimizer/*',), "
-            f"got {patterns!r}"
+            f"{name} must be a sequence of patterns such as ('optimizer/*',), got {patterns!r}"
         )
     return tuple(patterns)
 

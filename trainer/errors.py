@@ -103,6 +103,24 @@ class StateCoverageError(TrainerError):
         )
 
 
+class UnseededDataError(TrainerError, ValueError):
+    """The training data took seeds before the trainer seeded: no restart would have them.
+
+    Args:
+        stages: the stages of the pipeline that did, in words.
+        name: what `keep_program_values` has to hold to go on all the same.
+    """
+
+    def __init__(self, stages: Sequence[str], name: str):
+        self.stages = list(stages)
+        super().__init__(
+            f"the seed of {', '.join(stages)} was drawn before the trainer seeded, so every start "
+            "has its data in another order and a resumed run would silently differ. Make the "
+            "dataset inside train_dataset(), which draws its seeds from the run's, or give the "
+            f"stage a seed=. keep_program_values=({name!r},) goes on without the promise"
+        )
+
+
 class NonFiniteError(TrainerError):
     """An output of `train_step`, or a variable at a save, was NaN or infinite.
 

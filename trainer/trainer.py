@@ -16,6 +16,7 @@ import tensorflow as tf
 from trainer import config, errors
 from trainer.base import arguments, clock
 from trainer.base.log import make_visible
+from trainer.fingerprint import threads
 from trainer.hooks import context
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat
@@ -84,6 +85,7 @@ class Trainer:
     ):
         make_visible()
         constructed, settings = clock.now(), preflight.settings(config)
+        threads.adopt(settings.model_dir, settings.intra_op_threads)  # before the first operation
         placed = preflight.one_device(strategy)
         with placed.scope():
             counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")

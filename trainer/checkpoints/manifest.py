@@ -8,7 +8,8 @@ Format: one JSON object. `digest` is the SHA-256 of the same object without that
 sorted keys and no blanks. `files` maps a file name to its `bytes` and, for the index, `sha256`.
 `tensors` maps each name to `[dtype, shape]`, `variables` lists those that are variables. `step`,
 `trained_secs`, `seed` and `written_at` (seconds since 1970, for display only) describe the run,
-`versions` the software.
+`versions` the software. `fingerprint`, which may be missing, says what the program was made of, in
+named parts.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Manifest:
         variables: names of the tensors that are variables of the program.
         written_at: seconds since 1970, for display only.
         versions: package name to version.
+        fingerprint: what the program was made of (see `trainer.fingerprint`); None: not known.
     """
 
     step: int
@@ -50,6 +52,7 @@ class Manifest:
     variables: list[str]
     written_at: float
     versions: dict[str, str]
+    fingerprint: dict[str, Any] | None = None
 
     @property
     def bytes(self) -> int:
@@ -60,6 +63,8 @@ class Manifest:
 def encode(manifest: Manifest) -> bytes:
     """Returns the content of the file."""
     content = {"format": FORMAT, **dataclasses.asdict(manifest)}
+    if manifest.fingerprint is None:
+        del content["fingerprint"]
     content["digest"] = _digest(content)
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 

@@ -16,6 +16,7 @@ from typing import Any
 from trainer import errors
 from trainer.checkpoints import lock
 from trainer.checkpoints import store as checkpoint_store
+from trainer.fingerprint import compare, describe
 from trainer.journal import goodput, heartbeat, journal
 
 _UNMARKED = {"pinned": False, "best": False}
@@ -94,11 +95,13 @@ def show(folder: str, step: int | None) -> Answer:
         ("seed", str(found.seed)),
         ("versions", ", ".join(f"{k} {v}" for k, v in sorted(found.versions.items()))),
     ]
+    made_of = describe.rows(found.fingerprint)
     variables = set(found.variables)
     rows = [("NAME", "DTYPE", "SHAPE", "KIND")]
     for name, (dtype, shape) in sorted(found.tensors.items()):
         rows.append((name, dtype, str(list(shape)), "variable" if name in variables else "other"))
-    return Answer(data, _table(head) + "\n\n" + _table(rows))
+    tables: list[Any] = [head, [("MADE OF", ""), *made_of], rows] if made_of else [head, rows]
+    return Answer(data, "\n\n".join(_table(table) for table in tables))
 
 
 def verify(folder: str, step: int | None) -> Answer:
@@ -124,7 +127,7 @@ def verify(folder: str, step: int | None) -> Answer:
 
 
 def diff(folder: str, one: int, two: int) -> Answer:
-    """Compares the tensors of two checkpoints.
+    """Compares the tensors of two checkpoints, and the programs that wrote them.
 
     Args:
         folder: the run folder.
@@ -135,7 +138,7 @@ def diff(folder: str, one: int, two: int) -> Answer:
 
     store = _existing(folder)
     (first, values), (second, others) = (store.read(_chosen(store, n)) for n in (one, two))
-    rows = []
+    rows = _programs(first.fingerprint, second.fingerprint)
     for name in sorted({*first.tensors, *second.tensors}):
         if name not in second.tensors or name not in first.tensors:
             only = one if name in first.tensors else two
@@ -235,6 +238,14 @@ def _chosen(store: checkpoint_store.Store, step: int | None) -> int:
     if step is None or step not in steps:
         raise ValueError(f"there is no checkpoint {step} in {store.folder}; there are {steps}")
     return step
+
+
+def _programs(one: Any, two: Any) -> list[dict[str, Any]]:
+    """Returns how the programs differ that wrote two checkpoints, where both say so."""
+    if one is None or two is None:
+        return []
+    differences = compare.differences(one, two)
+    return [{"name": "program", "what": d.text, "level": d.level} for d in differences]
 
 
 def _difference(name: str, one: Any, two: Any) -> list[dict[str, Any]]:

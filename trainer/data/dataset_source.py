@@ -69,6 +69,9 @@ class DatasetSource(position.Source):
                 "without end; leave out its .repeat(), or give max_steps instead of epochs"
             )
         verdict = pipeline.judge(dataset)
+        if self.made is None:
+            self.made = self.pipeline = dataset
+            self.graph = verdict.graph
         once, times = pipeline.without_repeat(dataset)
         if verdict.reason is not None and times != 1 and pipeline.judge(once).reason is None:
             dataset, verdict = once, pipeline.judge(once)

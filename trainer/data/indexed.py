@@ -12,6 +12,7 @@ The order is a pseudo-random permutation that is computed, not stored: TensorFlo
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ import tensorflow as tf
 from trainer.base import arguments
 
 _ORDER, _MAP = 0, 1  # streams of random numbers that come from one seed
+_numbers = itertools.count()  # of the objects made, and of the looks at how many there are
 
 
 class Indexed:
@@ -61,6 +63,7 @@ class Indexed:
         self.size = len(self._source)
         self._batch_size = arguments.whole("batch_size", batch_size, 1)
         # The global generator is planted with the run's seed before `train_dataset` is called.
+        self._drew_seed, self._number = seed is None, next(_numbers)
         self._seed = random.getrandbits(31) if seed is None else arguments.whole("seed", seed, 0)
         self._shuffle = shuffle
         self._drop_remainder = drop_remainder
@@ -93,6 +96,14 @@ class Indexed:
             "shuffle": int(self._shuffle),
             "drop_remainder": int(self._drop_remainder),
         }
+
+    def drew_seed_before(self, moment: int) -> bool:
+        """Tells whether it took its seed from Python's generator, before a moment.
+
+        Args:
+            moment: what `moment()` returned then.
+        """
+        return self._drew_seed and self._number < moment
 
     def limited(self, epochs: int | None) -> Indexed:
         """Returns the same with at most so many passes.
@@ -159,6 +170,11 @@ class Indexed:
         """Returns the int32[2] seed of one pass or batch."""
         seed = tf.constant([self._seed, stream], tf.int32)
         return tf.random.fold_in(seed, number)
+
+
+def moment() -> int:
+    """Returns a number that parts what was made until now from what is made later."""
+    return next(_numbers)
 
 
 class _Arrays:

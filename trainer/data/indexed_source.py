@@ -28,7 +28,9 @@ class IndexedSource(position.Source):
         self.pass_length = len(indexed)
         self._open()
         self.element_spec = self.iterator.element_spec
-        reason = pipeline.judge(self._dataset).reason
+        verdict = pipeline.judge(self._dataset)
+        self.made, self.pipeline, self.graph = indexed, self._dataset, verdict.graph
+        reason = verdict.reason
         if reason is not None:
             LOG.warning(
                 "the batches of Indexed do not depend on their number alone (%s), so a resumed run "

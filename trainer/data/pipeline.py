@@ -26,7 +26,8 @@ from typing import Any
 
 import tensorflow as tf
 
-FAIL = 2  # tf.data.experimental.ExternalStatePolicy.FAIL
+FAIL, IGNORE = 2, 1  # tf.data.experimental.ExternalStatePolicy
+_LARGE_BYTES, _LARGE_NAMES = 1 << 12, 1 << 22
 
 # Stages that never drop their input before they are dropped themselves.
 _ELEMENTWISE = {
@@ -61,23 +62,51 @@ class Verdict:
     Args:
         reason: why it must be replayed, or None if it can be saved.
         repeat_in_graph: a `repeat` put on top of it keeps it exact.
+        graph: what it is made of, a `GraphDef` without large values; None for a part of it.
     """
 
     reason: str | None
     repeat_in_graph: bool
+    graph: Any = None
 
 
 def judge(dataset: tf.data.Dataset) -> Verdict:
     """Returns how the position of a pipeline can be kept."""
+    graph, refusal = read(dataset)
+    return dataclasses.replace(_judge(dataset, graph, refusal), graph=graph)
+
+
+def read(dataset: tf.data.Dataset) -> tuple[Any, str | None]:
+    """Returns what a pipeline is made of, and why it cannot be saved as it stands, or None.
+
+    Large values are left out of the graph, and a pipeline that TensorFlow cannot write down has
+    none (None).
+    """
+    refusal = None
+    for policy in (FAIL, IGNORE):
+        try:
+            serialized = tf.raw_ops.DatasetToGraphV2(
+                input_dataset=dataset._variant_tensor, external_state_policy=policy
+            )
+        except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:
+            refusal = refusal or first_line(error)
+            continue
+        graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+        for node in graph.node:
+            if node.op == "Const":
+                value = node.attr["value"].tensor
+                names = value.dtype == tf.string.as_datatype_enum
+                if value.ByteSize() > (_LARGE_NAMES if names else _LARGE_BYTES):
+                    value.ClearField("tensor_content")
+        return graph, refusal
+    return None, refusal
+
+
+def _judge(dataset: tf.data.Dataset, graph: Any, refusal: str | None) -> Verdict:
     if dataset.options().experimental_slack:
         return Verdict("an iterator with experimental_slack does not return", repeat_in_graph=True)
-    try:
-        serialized = tf.raw_ops.DatasetToGraphV2(
-            input_dataset=dataset._variant_tensor, external_state_policy=FAIL
-        )
-    except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:
-        return Verdict(reason=first_line(error), repeat_in_graph=True)
-    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    if refusal is not None:
+        return Verdict(reason=refusal, repeat_in_graph=True)
     nodes = [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
     for node in nodes:
         if re.search(r"Dataset(V\d)?$", node.op) and node.op not in _RESTORED:

@@ -31,6 +31,10 @@ class Source:
         position: batches drawn since the start of the run.
         pass_length: batches of one pass; None where that is not known.
         ahead: whether a batch may be drawn while the step before it runs.
+        made: what `train_dataset` returned at first.
+        pipeline: the `tf.data.Dataset` that this is, or leads to, at its beginning; None for data
+            that come from Python.
+        graph: what the pipeline is made of, a `GraphDef` without large values, where known.
     """
 
     iterator: Any
@@ -39,6 +43,9 @@ class Source:
     position = 0
     pass_length: int | None = None
     ahead = True
+    made: Any = None
+    pipeline: Any = None
+    graph: Any = None
 
     def drawn(self, batches: int) -> None:
         """Takes note of batches drawn from `iterator`.

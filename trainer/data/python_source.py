@@ -55,6 +55,7 @@ class PythonSource(position.Source):
         keep: str,
     ):
         self._make, self._object, self._python = make, made, iterator
+        self.made = made
         self._passes = epochs
         self.why_replayed = "data_position='replay'" if keep == "replay" else None
         self._epoch = self._drawn_in_epoch = 0

@@ -119,6 +119,20 @@ def holder_of(handle: int, attributes: Mapping[str, Any]) -> str | None:
     return None
 
 
+def program_line(operation: Any) -> tuple[str, int] | None:
+    """Returns the file and the line of the program that made an operation, if TensorFlow knows.
+
+    Args:
+        operation: an operation of a graph, or None.
+    """
+    frames = list(operation.traceback) if operation is not None else []
+    for frame in reversed(frames):
+        path = frame.filename.replace("\\", "/")
+        if path.endswith(".py") and not any(library in path for library in _LIBRARIES):
+            return path, frame.lineno
+    return None
+
+
 def vars_of(value: Any) -> dict[str, Any]:
     """Returns an object's attributes; empty for one that has none."""
     return dict(getattr(value, "__dict__", {}))
@@ -153,12 +167,8 @@ def _advice(op_type: str, attributes: Any) -> str | None:
 
 
 def _where(name: str, operation: Any) -> str:
-    frames = list(operation.traceback) if operation is not None else []
-    for frame in reversed(frames):
-        path = frame.filename.replace("\\", "/")
-        if path.endswith(".py") and not any(library in path for library in _LIBRARIES):
-            return f"{path}:{frame.lineno}, {name}"
-    return name
+    line = program_line(operation)
+    return f"{line[0]}:{line[1]}, {name}" if line else name
 
 
 def _name_by_search(handle: Any) -> str:

@@ -19,6 +19,8 @@ from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
 from trainer.data import sources
+from trainer.fingerprint import data as fingerprint_data
+from trainer.fingerprint import program as fingerprint
 from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
@@ -109,10 +111,12 @@ def _build(
         with strategy.scope():
             return program.train_dataset()
 
+    outside = fingerprint_data.Moment()
     seeds.plant(seed)
     with strategy.scope():
         program.build()
         source = sources.open_source(make_dataset, settings.epochs, settings.data_position)
+        fingerprint.check_seeds(source, outside, settings)
         step = compiled.Step(
             program.train_step,
             source.element_spec,
@@ -134,8 +138,11 @@ def _build(
         content=content.Content(variables, progress, hooks, stopwatch),
         stopwatch=stopwatch,
         bad_numbers=bad,
+        fingerprint=fingerprint.Fingerprint(source, settings),
     )
     find_state(parts)
+    entries = parts.content.variables.entries
+    parts.fingerprint.take(step.function, {name: e.variable for name, e in entries.items()})
     return parts
 
 
@@ -178,6 +185,7 @@ def _restore_newest(parts: Parts, settings: config.TrainerConfig) -> None:
         lost = max(0, max(known) - step)
         parts.journal.note("restore", step=step, steps_lost=lost, secs=secs)
         LOG.info("resumed at step %d from %s", step, parts.store.path(step))
+        parts.fingerprint.say(step, found[0].fingerprint)
         return
     if settings.init_from is not None:
         attributes = dict(user_attributes(parts.program))

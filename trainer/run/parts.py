@@ -14,6 +14,7 @@ from typing import Any
 from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
+from trainer.fingerprint import program as fingerprint
 from trainer.graph import bad_numbers, compiled, inspection
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
@@ -39,6 +40,7 @@ class Parts:
         content: all that a checkpoint holds.
         stopwatch: seconds of training.
         bad_numbers: what is made of numbers that are not finite.
+        fingerprint: what the program is made of.
     """
 
     program: Any
@@ -52,6 +54,7 @@ class Parts:
     content: content.Content
     stopwatch: clock.Stopwatch
     bad_numbers: bad_numbers.BadNumbers
+    fingerprint: fingerprint.Fingerprint
 
 
 def user_attributes(program: Any) -> Iterator[tuple[str, Any]]:
@@ -89,6 +92,7 @@ def take_back(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
         CheckpointMismatchError: it is of another program; no value was changed.
     """
     manifest, tensors = found
+    parts.fingerprint.check(path, manifest.fingerprint)
     parts.content.check(path, manifest.variables, manifest.tensors, tensors)
     parts.content.apply(path, manifest.step, tensors)
     parts.progress.go_to(manifest.step)

@@ -142,6 +142,7 @@ class Writer:
                 variables=found.variables,
                 written_at=time.time(),
                 versions=_versions(),
+                fingerprint=self._parts.fingerprint.saved,
             )
 
         written = self._parts.store.save(found.step, found.tensors, describe, streams=streams)

@@ -21,6 +21,9 @@ from trainer.state.discovery import Entry
 
 Described = Mapping[str, tuple[str, list[int]]]
 
+# Other names that a pattern may be for.
+_NO_VARIABLES = ("trainer/data/iterator", "trainer/data/order")
+
 
 class State:
     """Named variables.
@@ -79,7 +82,7 @@ class State:
             if (line := _difference(name, self.entries[name].variable, described[name]))
         ]
         for pattern in self._keep:
-            if not fnmatch.filter([*self.entries, *described, "trainer/data/iterator"], pattern):
+            if not fnmatch.filter([*self.entries, *described, *_NO_VARIABLES], pattern):
                 LOG.warning("keep_program_values: %r matches no name", pattern)
         mismatch = (self._not_kept(only_there), self._not_kept(only_here), different)
         if any(mismatch):
