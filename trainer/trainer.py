@@ -19,7 +19,6 @@ from trainer.base.log import make_visible
 from trainer.fingerprint import threads
 from trainer.hooks import context
 from trainer.hooks.hook import Hook
-from trainer.journal import heartbeat
 from trainer.journal.reasons import Reason
 from trainer.run import (
     construction,
@@ -159,26 +158,20 @@ class Trainer:
         here.refuse_while_running("train()")
         parts.store.check_owned()
         parts.loop.resume()  # a signal may have come after the last step of an earlier run
-        step, grace_secs = parts.progress.step, here.settings.grace_secs
-        wanted = goal.goal(step, max_steps, steps, here.settings, here.constructed)
-        ctx = context.RunContext(
-            self, step, here.saver.saved_step, parts.progress.history, parts.progress.source
-        )
-        with signals.watch(parts.loop.interrupt, stops=here.settings.stop_signals) as requests:
+        settings, step = here.settings, parts.progress.step
+        wanted = goal.goal(step, max_steps, steps, settings, here.constructed)
+        ctx = here.context(self)
+        with here.run(), signals.watch(parts.loop.interrupt, stops=settings.stop_signals) as asked:
             end = ending.Ending(
-                wanted, parts, here.saver, ctx, requests=requests, grace_secs=grace_secs
+                wanted, parts, here.saver, ctx, requests=asked, grace_secs=settings.grace_secs
             )
             outcome: Reason | BaseException
-            here.running = True
             try:
-                with parts.stopwatch, heartbeat.beating(self.model_dir, here.sign_of_life):
-                    outcome = _train(here, ctx, end, requests)
+                with parts.stopwatch:
+                    outcome = _train(here, ctx, end, asked)
             except BaseException as error:
                 outcome = error
-            try:
-                return end.close(outcome)
-            finally:
-                here.running = False
+            return end.close(outcome)
 
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
         """Returns the mean of each output of `eval_step`, weighted by batch size.

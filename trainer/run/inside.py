@@ -7,12 +7,16 @@ line to write. Refuses to do anything with what it keeps.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from trainer import config, errors
+from trainer.hooks import context
+from trainer.journal import heartbeat
 from trainer.run import evaluation, saving, stepping
 from trainer.run.parts import Parts
 
@@ -54,7 +58,23 @@ class Inside:
         assert self.assembled is not None
         return self.assembled
 
-    def sign_of_life(self) -> dict[str, Any]:
+    def context(self, program: Any) -> context.RunContext:
+        """Returns what the hooks of a run that begins now will see."""
+        progress = self.parts.progress
+        saved = self.saver.saved_step
+        return context.RunContext(program, progress.step, saved, progress.history, progress.source)
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Holds for the time of a `train()`: it is on, and its heart beats."""
+        self.running = True
+        try:
+            with heartbeat.beating(self.settings.model_dir, self._sign_of_life):
+                yield
+        finally:
+            self.running = False
+
+    def _sign_of_life(self) -> dict[str, Any]:
         """Returns how far the run is, for any thread: the variable moves within a call."""
         return {
             "step": int(self.counter),
