@@ -49,6 +49,28 @@ def test_settings(settings, text):
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("max_step", "Did you mean 'max_steps'?"),
+        ("steps", "Did you mean 'max_steps' or 'save_every_steps' or 'steps_per_call'?"),
+        ("save_steps", "Did you mean 'save_every_steps'"),
+        ("modeldir", "Did you mean 'model_dir'?"),
+        ("lr", "There are model_dir, max_steps, epochs,"),
+    ],
+)
+def test_settings_that_are_not_there(name, meant):
+    with pytest.raises(TypeError) as caught:
+        trainer.TrainerConfig("folder", **{name: 3})
+    text = f"TrainerConfig() got an unexpected keyword argument {name!r}. {meant}"
+    assert str(caught.value).startswith(text)
+
+
+def test_a_float_that_is_whole_is_told_how_to_write_it():
+    with pytest.raises(ValueError, match="got 1000000.0: write 1000000"):
+        trainer.TrainerConfig("folder", max_steps=1e6)
+
+
 @pytest.mark.parametrize("folder", [None, "", "  ", 3])
 def test_folders_that_are_none(folder):
     with pytest.raises(ValueError, match="model_dir must"):
