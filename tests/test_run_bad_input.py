@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
+from trainer.graph import specs
 
 from conftest import Summing, run_python
 
@@ -315,3 +316,226 @@ def test_nothing_on_the_disk_is_lost(make, folder):
         with pytest.raises(ValueError):
             make(bad)
     assert sorted(map(str, pathlib.Path(folder).rglob("*"))) == before
+
+
+# While the step is traced
+
+
+IMAGES = {"image": tf.zeros((100, 64)), "label": tf.zeros((100,), tf.int64)}
+
+
+class Traced(trainer.Trainer):
+    def build(self):
+        self.w = tf.Variable(0.0)
+
+    def train_dataset(self):
+        return tf.data.Dataset.from_tensor_slices(IMAGES).batch(50, drop_remainder=True)
+
+    eval_dataset = train_dataset
+
+    def train_step(self, batch):
+        return {"w": self.w.assign_add(1.0)}
+
+
+def variable(self, batch):
+    return {"w": tf.Variable(1.0) + self.w}
+
+
+def layer(self, batch):
+    self.dense = tf.keras.layers.Dense(3)
+    return {"w": tf.reduce_mean(self.dense(batch["image"]))}
+
+
+def metric(self, batch):
+    return {"w": tf.keras.metrics.Mean()(self.w)}
+
+
+def optimizer(self, batch):
+    tf.keras.optimizers.Adam().apply_gradients([(self.w, self.w)])
+    return {"w": self.w.read_value()}
+
+
+def generator(self, batch):
+    return {"w": tf.random.Generator.from_seed(1).normal(())}
+
+
+@pytest.mark.parametrize("step", [variable, layer, metric, optimizer, generator])
+def test_variables_made_in_a_step(make, step):
+    with pytest.raises(ValueError) as caught:
+        make(type("Making", (Traced,), {"train_step": step}))
+    assert caught.value.__notes__ == [
+        'raised while train_step was traced with batch: {"image": float32[50, 64], '
+        '"label": int64[50]}',
+        "train_step is compiled once: make variables, layers and metrics in build()",
+    ]
+
+
+@pytest.mark.parametrize("name", ["train_step", "eval_step"])
+def test_an_error_while_tracing_names_the_batch(make, name):
+    with pytest.raises(KeyError) as caught:
+        make(type("Typing", (Traced,), {name: lambda self, b: {"x": b["imag"]}})).evaluate()
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"raised while {name} was traced with batch: {{")
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (tf.TensorSpec(()), "float32[]"),
+        (tf.TensorSpec(None, tf.string), "string[...]"),
+        ((tf.TensorSpec((None, 3)),), "(float32[None, 3],)"),
+        ([tf.TensorSpec((2,)), {"a": tf.TensorSpec((), tf.bool)}], '[float32[2], {"a": bool[]}]'),
+        (tf.RaggedTensorSpec((2, None), tf.int32), "RaggedTensor(int32[2, None])"),
+        (tf.SparseTensorSpec((2, 3), tf.int32), "SparseTensor(int32[2, 3])"),
+    ],
+)
+def test_types_in_words(spec, text):
+    assert specs.written(spec) == text
+
+
+# Names of a program's own
+
+
+@pytest.mark.parametrize("place", ["build", "train_dataset", "train_step"])
+def test_attributes_that_come_after_the_constructor_of_the_base(folder, place):
+    class Late(Summing):
+        def __init__(self, config):
+            super().__init__(config)
+            self.width = 10
+
+    def use(self, *batch):
+        return getattr(super(Late, self), place)(*batch, *[][: self.width])
+
+    setattr(Late, place, use)
+    with pytest.raises(AttributeError, match="'Late' object has no attribute 'width'") as caught:
+        Late(trainer.TrainerConfig(folder))
+    assert (
+        "super().__init__() calls build(), train_dataset() and train_step(), so set what they use "
+        "in the lines before it, or in build()"
+    ) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["step", "config", "seed", "model_dir", "checkpoints", "save", "train", "close", "state"],
+)
+def test_reserved_names(make, folder, name):
+    text = rf"hides Trainer\.{name}, a name that is reserved.*; give it another name, such as self"
+
+    class Early(Summing):
+        def __init__(self, config):
+            setattr(self, name, 3)
+            super().__init__(config)
+
+    class Building(Summing):
+        def build(self):
+            super().build()
+            setattr(self, name, 3)
+
+    with pytest.raises(ValueError, match=text):
+        Early(trainer.TrainerConfig(folder))
+    with pytest.raises(ValueError, match=text):
+        make(Building)
+    for value in (3, lambda self: 3, property(lambda self: 3)):
+        with pytest.raises(ValueError, match=rf"Own\.{name} overrides Trainer\.{name}, a name"):
+            make(type("Own", (Summing,), {name: value}))
+    assert not os.path.exists(os.path.join(folder, "journal.jsonl"))
+
+
+def test_what_is_there_already_need_not_be_set(folder):
+    class Usual(Summing):
+        def __init__(self, config):
+            self.config = config
+            super().__init__(config)
+
+    with pytest.raises(ValueError, match=r"reserved; self\.config is there without it; give"):
+        Usual(trainer.TrainerConfig(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("training_step", "the trainer calls train_step; rename it"),
+        ("trian_step", "the trainer calls train_step; rename it"),
+        ("validation_step", "the trainer calls eval_step; rename it"),
+        ("test_step", "the trainer calls eval_step; rename it"),
+        ("train_dataloader", "the trainer calls train_dataset; rename it"),
+        ("val_dataset", "the trainer calls eval_dataset; rename it"),
+        ("configure_optimizers", "the trainer calls build; rename it"),
+        ("on_epoch_end", "is after_step of a trainer.Hook, which looks at ctx.epoch_ended"),
+        ("on_train_begin", "what does that here is begin of a trainer.Hook"),
+        ("on_fit_end", "what does that here is end of a trainer.Hook"),
+        ("on_train_batch_start", "what does that here is before_step of a trainer.Hook"),
+        ("after_step", "after_step is a method of trainer.Hook, not of the trainer"),
+    ],
+)
+def test_methods_that_nothing_calls(make, said, caplog, name, advice):
+    make(type("Own", (Summing,), {name: lambda self, *_: None}))
+    assert f"nothing calls Own.{name}: " in said()
+    assert advice in said()
+    assert [r.levelname for r in caplog.records if "nothing calls" in r.message] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("on_epoch_end", "is after_step of a trainer.Hook, which looks at ctx.epoch_ended"),
+        ("on_step_end", "what does that here is after_step of a trainer.Hook"),
+        ("after_steps", "hooks are called by after_step; rename it"),
+        ("before_run", "what does that here is begin of a trainer.Hook"),
+        ("on_save_checkpoint", "what does that here is after_save of a trainer.Hook"),
+    ],
+)
+def test_methods_of_hooks_that_nothing_calls(make, said, name, advice):
+    hook = type("Watching", (trainer.Hook,), {name: lambda self, *_: None})
+    make(hooks=[hook()])
+    make().register_hook(hook())
+    assert said().count(f"nothing calls Watching.{name}: ") == 2
+    assert advice in said()
+
+
+def by_a_function(program):
+    program.test_step()
+
+
+def test_helpers_of_a_programs_own_are_left_alone(make, said):
+    class Own(Summing):
+        def train_step(self, x):
+            return self.compute_loss(self.training_step(x))
+
+        def training_step(self, x):
+            return super().train_step(x)
+
+        def compute_loss(self, outputs):
+            later = lambda: self.on_epoch_end(outputs)  # noqa: E731
+            return later()
+
+        def on_epoch_end(self, outputs):
+            return outputs
+
+        def validation_step(self, x):
+            return x
+
+        def loss(self, x):
+            return x
+
+        def build_model(self):
+            return None
+
+        @property
+        def learning_rate(self):
+            return 1.0
+
+        def test_step(self):
+            return None
+
+    class Watching(trainer.Hook):
+        def after_step(self, ctx):
+            self.on_improvement(ctx.trainer.validation_step(1))
+            by_a_function(ctx.trainer)
+
+        def on_improvement(self, value):
+            return value
+
+    make(Own, hooks=[Watching(), trainer.LogProgress()], max_steps=3).train()
+    assert "nothing calls" not in said()

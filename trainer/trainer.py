@@ -26,6 +26,7 @@ from trainer.run import (
     evaluation,
     goal,
     inside,
+    members,
     preflight,
     retry,
     rollback,
@@ -40,7 +41,8 @@ from trainer.state import seeds
 class Trainer:
     """A training run that can be killed at any moment and started again with the same program.
 
-    Derive a class and fill in `build`, `train_dataset` and `train_step`; override nothing else:
+    Derive a class and fill in `build`, `train_dataset` and `train_step`; override nothing else,
+    since the names of the trainer's own methods and properties are reserved:
 
         class Line(trainer.Trainer):
             def build(self):
@@ -304,6 +306,16 @@ class Trainer:
     def state(self) -> dict[str, tf.Tensor]:
         """Returns everything that a checkpoint of this step would hold, by name."""
         return inside.of(self).parts.content.collect()
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(type(self), name):  # a property of the program's that raised
+            return object.__getattribute__(self, name)
+        rule = "" if inside.is_constructed(self) else members.WHEN_TO_SET
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{rule}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        members.may_be_set(self, name, vars(Trainer))
+        super().__setattr__(name, value)
 
 
 def _train(

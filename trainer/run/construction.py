@@ -23,7 +23,7 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, preflight
+from trainer.run import content, members, preflight
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -54,9 +54,10 @@ def assemble(
         strategy: the variables are made under its scope.
         counter: int64 variable that counts the steps.
         hooks: the hooks.
-        methods: names that an attribute of the program must not hide.
+        methods: names of the trainer's own, which the program must not hide.
     """
     listed = hook_list.HookList(hooks)
+    members.check(program, hooks, methods)
     store = checkpoint_store.Store(
         settings.model_dir,
         max_to_keep=settings.max_to_keep,
@@ -67,7 +68,6 @@ def assemble(
     try:
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
         attributes = dict(user_attributes(program))
-        preflight.attributes(program, methods)
         preflight.coverage(parts.compiled_step, parts.content.variables, attributes)
         preflight.hidden_state(parts.compiled_step)
         _restore_newest(parts, settings)
@@ -82,6 +82,7 @@ def assemble(
 def add_hook(parts: Parts, hook: Hook) -> None:
     """Appends a hook to a trainer that is ready, with its saved state."""
     key = parts.hooks.add(hook)
+    members.of_hook(hook)
     before = set(parts.content.variables.entries)
     find_state(parts)
     variables = parts.content.variables

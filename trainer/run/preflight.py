@@ -100,21 +100,3 @@ def _advice(holder: str | None) -> str:
         f"in attribute {holder}, which cannot be looked into; make it a tf.Module, list or dict, "
         "or write self.<name> = <the variable>"
     )
-
-
-def attributes(program: Any, methods: frozenset[str]) -> None:
-    """Checks that no attribute of a program hides a method of the trainer.
-
-    Args:
-        program: the user's trainer.
-        methods: names of the trainer's own.
-
-    Raises:
-        ValueError: one does.
-    """
-    for name in vars(program):
-        if name in methods and not name.startswith("_"):
-            raise ValueError(
-                f"the attribute {name!r} of {type(program).__name__} hides Trainer.{name}; give it "
-                "another name"
-            )
