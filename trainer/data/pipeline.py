@@ -25,8 +25,21 @@ import re
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
-FAIL = 2  # tf.data.experimental.ExternalStatePolicy.FAIL
+from trainer.data import stages
+
+# Of tf.data.experimental.ExternalStatePolicy: for a pipeline that `judge` has found to have none.
+IGNORE, _FAIL = 1, 2
+
+# TensorFlow calls these stateful so that they are not optimized away; they have no state. It lets
+# some of them pass by itself, and refuses the others. Those of the last line are as stateful as the
+# functions that they call, which are looked at too.
+_WITHOUT_STATE = {
+    *("CheckNumerics", "CheckNumericsV2", "DebugIdentityV2", "DebugIdentityV3"),
+    *("DebugNumericSummaryV2", "Assert", "Print", "PrintV2", "ReadFile"),
+    *("If", "Case", "While", "StatefulPartitionedCall"),
+}
 
 # Stages that never drop their input before they are dropped themselves.
 _ELEMENTWISE = {
@@ -50,6 +63,11 @@ _RESTORED = _OPEN_AT_ONCE | {
     *("RepeatDataset", "ForeverRepeatDataset", "CacheDataset", "CacheDatasetV2"),
     *("ConcatenateDataset", "ShardDataset", "RebatchDatasetV2", "AssertCardinalityDataset"),
 }
+_CURE = (
+    "a restart draws the batches again with their later values. Random augmentation belongs in "
+    "trainer.data.Indexed(map_fn=...), which draws from a seed of each batch's own, or in "
+    "train_step, where a layer's state is saved"
+)
 _RESHUFFLES = ("reshuffle_each_iteration", "rerandomize_each_iteration")
 _REPEATS = {"RepeatDataset", "ForeverRepeatDataset", "ShuffleAndRepeatDatasetV2"}
 
@@ -72,13 +90,12 @@ def judge(dataset: tf.data.Dataset) -> Verdict:
     if dataset.options().experimental_slack:
         return Verdict("an iterator with experimental_slack does not return", repeat_in_graph=True)
     try:
-        serialized = tf.raw_ops.DatasetToGraphV2(
-            input_dataset=dataset._variant_tensor, external_state_policy=FAIL
-        )
+        graph = _graph(dataset)
     except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:
-        return Verdict(reason=first_line(error), repeat_in_graph=True)
-    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
-    nodes = [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
+        used = stages.used(dataset)
+        advice = f"; it uses {', '.join(used)}: {_CURE}" if used else ""
+        return Verdict(reason=first_line(error) + advice, repeat_in_graph=True)
+    nodes = _nodes(graph)
     for node in nodes:
         if re.search(r"Dataset(V\d)?$", node.op) and node.op not in _RESTORED:
             reason = f"{_stage(node)} is not known to be restored exactly"
@@ -87,6 +104,34 @@ def judge(dataset: tf.data.Dataset) -> Verdict:
     verdicts += [_judge_function(function) for function in graph.library.function]
     lost = next((verdict.reason for verdict in verdicts if verdict.reason), None)
     return Verdict(lost, lost is not None or all(v.repeat_in_graph for v in verdicts))
+
+
+def _graph(dataset: Any) -> Any:
+    """Returns a pipeline's graph, or raises TensorFlow's error for one that has outside state."""
+
+    def serialized(policy: int) -> Any:
+        content = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=dataset._variant_tensor, external_state_policy=policy
+        )
+        return tf.compat.v1.GraphDef.FromString(content.numpy())
+
+    try:
+        return serialized(_FAIL)
+    except tf.errors.FailedPreconditionError as error:
+        if not re.search(rf"({'|'.join(_WITHOUT_STATE)}) is stateful", str(error)):
+            raise
+        graph = serialized(IGNORE)
+        for node in _nodes(graph):
+            known = op_def_registry.get(node.op)
+            stage = "Dataset" in node.op or node.op.startswith("_")  # TensorFlow's own: a _Retval
+            if known is not None and known.is_stateful and not stage | (node.op in _WITHOUT_STATE):
+                message = f"graph: {node.op} is stateful."
+                raise tf.errors.FailedPreconditionError(None, None, message) from error
+        return graph
+
+
+def _nodes(graph: Any) -> list[Any]:
+    return [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
 
 
 def without_repeat(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, int | None]:
