@@ -1,5 +1,7 @@
 """Bad input gets a message with what was seen, the value and what to do, and loses nothing."""
 
+import collections
+import functools
 import os
 import pathlib
 
@@ -8,7 +10,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
-from trainer.graph import specs
+from trainer.graph import specs, way
 
 from conftest import Summing, run_python
 
@@ -170,6 +172,25 @@ def test_model_dir_is_a_file(make, tmp_path):
     assert path.read_text() == "mine"
 
 
+@pytest.mark.parametrize("below", ["", "run", "a/b"])
+def test_model_dir_is_a_link_that_leads_nowhere(make, tmp_path, below):
+    link, disk = tmp_path / "link", tmp_path / "disk"
+    link.symlink_to(disk)
+    text = f"{link} is a link to {disk}, which is not there; mount the disk that it is on"
+    with pytest.raises(ValueError, match=text) as caught:
+        make(model_dir=link / below)
+    assert "is a file" not in str(caught.value)
+    assert not disk.exists()
+    disk.mkdir()
+    make(model_dir=link / below, max_steps=3).train()
+
+
+def test_model_dir_is_a_link_to_itself(make, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "link")
+    with pytest.raises(ValueError, match="leads nowhere: .* is a link to "):
+        make(model_dir=tmp_path / "link")
+
+
 def test_model_dir_is_not_writable(make):
     with pytest.raises(ValueError, match="is not writable .*name a folder that this user may"):
         make(model_dir="/proc/self/fdinfo/run")
@@ -232,6 +253,80 @@ def test_variables_out_of_reach(make, container):
     if container is Box:
         assert "hidden:0: in attribute box (Box), which cannot be looked into" in str(caught.value)
         assert "make it a tf.Module, list or dict" in str(caught.value)
+
+
+class Slotted:
+    __slots__ = ("held",)
+
+    def __init__(self, held):
+        self.held = held
+
+
+@pytest.mark.parametrize(
+    ("hold", "where", "path"),
+    [
+        (lambda v: collections.deque([v]), "box (deque)", "box[0]"),
+        (lambda v: [collections.deque([v])], "box[0] (deque)", "box[0][0]"),
+        (lambda v: {("a", 1): v}, "box (dict with a tuple as key)", "box[('a', 1)]"),
+        (lambda v: {"a": {2.5: v}}, "box['a'] (dict with a float as key)", "box['a'][2.5]"),
+        (lambda v: Box(Box([v])), "box (Box)", "box.value_inside.value_inside[0]"),
+        (Slotted, "box (Slotted)", "box.held"),
+        (lambda v: functools.partial(print, v), "box (partial)", "box.args[0]"),
+        (lambda v: lambda: v, "box (function)", "box > v"),
+        (lambda v: Box(v).__init__, "box (method)", "box.__self__.value_inside"),
+        (lambda v: {v.ref()}, "box (set)", "box{...}._wrapped"),
+    ],
+)
+def test_what_hides_a_variable_is_named(hold, where, path):
+    variable = tf.Variable(0.0)
+    found = way.way_to(id(variable.handle), {"other": [1, "a"], "box": hold(variable)})
+    assert (f"{found.holder} ({found.kind})", found.path) == (where, path)
+    assert way.way_to(id(tf.Variable(0.0).handle), {"box": hold(variable)}) is None
+
+
+def test_an_average_hides_its_variables(make):
+    class Averaging(Summing):
+        def build(self):
+            super().build()
+            self.average = tf.train.ExponentialMovingAverage(0.9)
+            self.average.apply([self.w])
+
+        def train_step(self, x):
+            self.average.apply([self.w])
+            return super().train_step(x)
+
+    with pytest.raises(trainer.StateCoverageError) as caught:
+        make(Averaging)
+    assert "in attribute average (ExponentialMovingAverage), which cannot be" in str(caught.value)
+    assert "through an ExponentialMovingAverage; make it a tf.Module, list or" in str(caught.value)
+    assert "no attribute leads to it" not in str(caught.value)
+
+
+COUNT = tf.Variable(0.0, name="count")
+
+
+def test_where_else_a_variable_is(make):
+    class Shared(Summing):
+        shared = tf.Variable(0.0, name="shared")
+        around = tf.Variable(0.0, name="around")
+
+    around = Shared.around
+    del Shared.around
+
+    class Forgetful(Shared):
+        def train_step(self, x):
+            for variable in (COUNT, self.shared, around):
+                variable.assign_add(1.0)
+            return super().train_step(x)
+
+    with pytest.raises(trainer.StateCoverageError) as caught:
+        make(Forgetful)
+    for text in (
+        "count:0: it is the global COUNT, no attribute; write self.<name> = ",
+        "shared:0: it is the class attribute Shared.shared, no attribute; write",
+        "around:0: it is around of the function around it, no attribute; write",
+    ):
+        assert text in str(caught.value)
 
 
 def test_a_constructor_that_forgets_its_base(folder):

@@ -8,6 +8,7 @@ file that owns it, all of them in `trainer.run`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -315,6 +316,8 @@ class Trainer:
 
     def __setattr__(self, name: str, value: Any) -> None:
         members.may_be_set(self, name, vars(Trainer))
+        if inside.is_constructed(self):
+            members.warn_if_late(self, name, sys._getframe(1))
         super().__setattr__(name, value)
 
 

@@ -68,7 +68,8 @@ def assemble(
     try:
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
         attributes = dict(user_attributes(program))
-        preflight.coverage(parts.compiled_step, parts.content.variables, attributes)
+        elsewhere = members.elsewhere(program)
+        preflight.coverage(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         preflight.hidden_state(parts.compiled_step)
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
@@ -120,6 +121,8 @@ def _build(
             jit_compile=settings.jit_compile,
             name="train_step",
         )
+    if settings.seed is None and store.newest() is None:
+        preflight.own_seeds(source, seed)
     progress, stopwatch = Progress(counter, source), clock.Stopwatch()
     variables = variables_module.State((), settings.keep_program_values)
     bad = bad_numbers.BadNumbers(ignored=settings.on_nonfinite == "ignore")
@@ -148,11 +151,14 @@ def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:
         LOG.info("seed %d%s", seed, "" if asked is not None else " (drawn; kept in the checkpoint)")
         return seed
     if asked is not None and asked != newest.seed:
-        LOG.info(
-            "seed: the checkpoint has %d, the program asks %d, using %d",
+        LOG.warning(
+            "seed: the checkpoint has %d, the program asks %d, using %d: a seed has no effect once "
+            "there is a checkpoint. To branch runs with seeds of their own from it, give each a "
+            "model_dir of its own without checkpoints, and init_from=%r (weights alone are taken)",
             newest.seed,
             asked,
             newest.seed,
+            store.folder,
         )
     else:
         LOG.info("seed %d (from the checkpoint)", newest.seed)

@@ -71,6 +71,35 @@ def may_be_set(program: Any, name: str, methods: Iterable[str]) -> None:
     )
 
 
+def warn_if_late(program: Any, name: str, setting: types.FrameType) -> None:
+    """Warns of an attribute that a constructor sets when the step that uses it is compiled already.
+
+    Args:
+        program: the user's trainer, constructed.
+        name: of the attribute.
+        setting: the frame in which it is set.
+    """
+    code = setting.f_code
+    own = code.co_name == "__init__" and code.co_argcount
+    if own and setting.f_locals.get(code.co_varnames[0]) is program and name in _seen(program):
+        LOG.warning(
+            "self.%s is set after super().__init__(), which has called build(), train_dataset() "
+            "and train_step(): they have not seen it; set it in the lines before",
+            name,
+        )
+
+
+def _seen(program: Any) -> set[str]:
+    """Returns the names that construction uses: those in `build`, say, and what that calls."""
+    left, seen = ["build", "train_dataset", "train_step"], set[str]()
+    while left:
+        for function in _functions(inspect.getattr_static(type(program), left.pop(), None)):
+            new = set(_names(function.__code__)) - seen
+            seen |= new
+            left += new
+    return seen
+
+
 def check(program: Any, hooks: Iterable[Hook], methods: Iterable[str]) -> None:
     """Checks the names of a program's class and of its hooks' classes.
 
@@ -153,30 +182,44 @@ def _methods(classes: Iterable[type], called: set[str]) -> Iterator[tuple[type, 
                 yield cls, name
 
 
+def elsewhere(program: object) -> dict[str, Any]:
+    """Returns what a program's methods use that is no attribute of it, by what it is in words."""
+    found: dict[str, Any] = {}
+    for cls in _own_classes(type(program)):
+        for name, value in vars(cls).items():
+            if not name.startswith("__") and not _functions(value):
+                found[f"the class attribute {cls.__name__}.{name}"] = value
+    for function in _functions_used([program]):
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+        found |= {f"{name} of the function around it": cell for name, cell in cells}
+        for name in _names(function.__code__):
+            value = function.__globals__.get(name)
+            if not isinstance(value, types.ModuleType | types.FunctionType | type):
+                found[f"the global {name}"] = value
+    return found
+
+
 def _names_used(made: Iterable[object]) -> set[str]:
     """Returns the names that the methods of objects use, and the functions that lead to them."""
+    return {name for function in _functions_used(made) for name in _names(function.__code__)}
+
+
+def _functions_used(made: Iterable[object]) -> list[types.FunctionType]:
+    """Returns the methods of objects, and the functions that they call or that make the objects."""
     kinds = [type(value) for value in made]
-    left = [
-        f
-        for kind in kinds
-        for c in _own_classes(kind)
-        for v in vars(c).values()
-        for f in _functions(v)
-    ]
+    values = [v for kind in kinds for c in _own_classes(kind) for v in vars(c).values()]
+    left = [function for value in values for function in _functions(value)]
     for kind in kinds:  # a function beside the class that makes one may call what it likes
         beside = vars(sys.modules.get(kind.__module__, types)).values()
         left += [f for f in beside if inspect.isfunction(f) and kind.__name__ in _names(f.__code__)]
-    names: set[str] = set()
-    seen: set[int] = set()
+    seen: dict[int, types.FunctionType] = {}
     while left:
         function = left.pop()
-        if id(function) in seen:
-            continue
-        seen.add(id(function))
-        used = set(_names(function.__code__))
-        names |= used
-        left += [f for name in used if inspect.isfunction(f := function.__globals__.get(name))]
-    return names
+        if id(function) not in seen:
+            seen[id(function)] = function
+            there = (function.__globals__.get(name) for name in _names(function.__code__))
+            left += [other for other in there if inspect.isfunction(other)]
+    return list(seen.values())
 
 
 def _functions(value: Any) -> list[types.FunctionType]:
