@@ -8,7 +8,6 @@ file that owns it, all of them in `trainer.run`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,11 +38,10 @@ from trainer.run.parts import go_back
 from trainer.state import seeds
 
 
-class Trainer:
+class Trainer(members.Guarded):
     """A training run that can be killed at any moment and started again with the same program.
 
-    Derive a class and fill in `build`, `train_dataset` and `train_step`; override nothing else,
-    since the names of the trainer's own methods and properties are reserved:
+    Derive a class and fill in `build`, `train_dataset` and `train_step`; other names are reserved:
 
         class Line(trainer.Trainer):
             def build(self):
@@ -307,18 +305,6 @@ class Trainer:
     def state(self) -> dict[str, tf.Tensor]:
         """Returns everything that a checkpoint of this step would hold, by name."""
         return inside.of(self).parts.content.collect()
-
-    def __getattr__(self, name: str) -> Any:
-        if hasattr(type(self), name):  # a property of the program's that raised
-            return object.__getattribute__(self, name)
-        rule = "" if inside.is_constructed(self) else members.WHEN_TO_SET
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{rule}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        members.may_be_set(self, name, vars(Trainer))
-        if inside.is_constructed(self):
-            members.warn_if_late(self, name, sys._getframe(1))
-        super().__setattr__(name, value)
 
 
 def _train(

@@ -18,6 +18,7 @@ from typing import Any
 
 from trainer.base.log import LOG
 from trainer.hooks.hook import Hook
+from trainer.run import inside
 
 _FILLED_IN = ("build", "train_dataset", "train_step", "eval_dataset", "eval_step")
 _OF_HOOKS = ("begin", "before_step", "after_step", "after_save", "end", "get_state", "set_state")
@@ -49,6 +50,23 @@ _MOMENTS = (
     (r"before_.*|on_.*(begin|start)", "before_step"),
     (r"after_.*|on_.*", "after_step"),
 )
+
+
+class Guarded:
+    """Looks at each attribute that a program sets or misses; the trainer is derived from it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(type(self), name):  # a property of the program's that raised
+            return object.__getattribute__(self, name)
+        rule = "" if inside.is_constructed(self) else WHEN_TO_SET
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{rule}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        base = next(cls for cls in type(self).__mro__ if Guarded in cls.__bases__)
+        may_be_set(self, name, vars(base))
+        if inside.is_constructed(self):
+            warn_if_late(self, name, sys._getframe(1))
+        super().__setattr__(name, value)
 
 
 def may_be_set(program: Any, name: str, methods: Iterable[str]) -> None:
