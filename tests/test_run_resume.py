@@ -177,6 +177,7 @@ def test_an_optimizer_left_out_is_named(make):
     assert "no attribute leads to it; write self.<name> = <what holds it> in build()" in str(
         caught.value
     )
+    assert "(the function apply alone holds it: apply > optimizer." in str(caught.value)
 
 
 # K03

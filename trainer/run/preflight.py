@@ -117,6 +117,9 @@ def own_seeds(source: position.Source, drawn: int) -> None:
 
 
 def _advice(found: way.Way | None, elsewhere: way.Way | None) -> str:
+    nothing = "no attribute leads to it; write self.<name> = <what holds it> in build()"
+    if found is not None and found.kind == "function":
+        return f"{nothing} (the function {found.holder} alone holds it: {found.path})"
     if found is not None and found.kind:
         article = "an" if found.kind[0].lower() in "aeiou" else "a"
         return (
@@ -128,4 +131,4 @@ def _advice(found: way.Way | None, elsewhere: way.Way | None) -> str:
         return (
             f"it is {elsewhere.path}, no attribute; write self.<name> = <the variable> in build()"
         )
-    return "no attribute leads to it; write self.<name> = <what holds it> in build()"
+    return nothing
