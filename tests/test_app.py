@@ -11,9 +11,10 @@ from absl import flags
 
 import trainer
 from trainer import app
+from trainer.base import shadow
 from trainer.commands import cli
 
-from conftest import HERE, run_python
+from conftest import HERE, Summing, run_python
 
 PROGRAM = f"""
 import sys
@@ -39,10 +40,10 @@ def program(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
 
-    def run(*arguments):
+    def run(*arguments, cwd=tmp_path):
         return subprocess.run(
             [sys.executable, str(path), *arguments],
-            cwd=tmp_path,
+            cwd=cwd,
             env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
             capture_output=True,
             text=True,
@@ -65,6 +66,7 @@ def test_a_run_and_its_own_flag(program):
 def test_an_error_and_ctrl_c(program):
     broken = program("--model_dir=run", "--max_steps=10", "--extra=5")
     assert broken.returncode == 1
+    assert "Traceback" in broken.stderr  # an error of the program's own
     assert "RuntimeError: extra is reached" in broken.stderr
     assert "checkpoint 3 stands" in broken.stderr
     interrupted = program("--model_dir=other", "--max_steps=10", "--extra=1")
@@ -75,7 +77,16 @@ def test_an_error_and_ctrl_c(program):
     ("flag", "text"),
     [
         ("--max_step=10", "Did you mean: max_steps"),
-        ("--max_steps=ten", "flag --max_steps=ten"),
+        ("--steps=10", "Did you mean: max_steps"),
+        ("--train_steps=10", "Did you mean: max_steps"),
+        ("--max-step=10", "Did you mean: max_steps"),
+        ("--checkpoint=x", "Unknown command line flag 'checkpoint'"),
+        ("--max_steps=ten", "flag --max_steps=ten: it must be a whole number, such as 1000000"),
+        ("--max_steps=1.5", "flag --max_steps=1.5: it must be a whole number, such as 1 or 2"),
+        ("--seed=1e-3", "flag --seed=1e-3: it must be a whole number, such as 0 or 1"),
+        ("--max_steps=nan", "flag --max_steps=nan: it must be a whole number"),
+        ("--max_steps=1e999999999", "it is too large for a whole number"),
+        ("--max_secs=long", "flag --max_secs=long: it must be a number, such as 0.5, 1_000_000"),
         ("--max_steps=0", "max_steps must be a whole number of at least 1 or None, got 0"),
         ("--resume=yes", "resume must be one of 'auto', 'required', 'never', got 'yes'"),
         ("resume", "what is 'resume'? Every argument must be a --flag=value"),
@@ -94,6 +105,13 @@ def test_bad_flags_in_a_process(program):
     assert result.returncode == 2
     assert "Unknown command line flag 'max_step'. Did you mean: max_steps" in result.stderr
     assert "Try --help" in result.stderr
+    shown = program("--help")
+    assert shown.returncode == 0
+    assert "Traceback" not in shown.stderr
+    for text in ("--max_steps: Train steps in total", "(default: '3')", "--extra: A flag of the"):
+        assert text in shown.stdout
+    assert "alsologtostderr" not in shown.stdout
+    assert "--helpfull shows the flags of every module." in shown.stdout
     missing = program("--max_steps=10")
     assert missing.returncode == 2
     assert "model_dir must name the folder of the run, got None" in missing.stderr
@@ -131,6 +149,76 @@ def test_flags_are_the_configs_fields():
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("1e6", 1_000_000), ("1_000_000", 1_000_000), ("2.5e3", 2500), ("7.0", 7), ("0x10", 16)],
+)
+def test_numbers_as_people_write_them(text, steps):
+    values = flags.FlagValues()
+    app.define_flags(values)
+    app.parse(["program", "--model_dir=x", f"--max_steps={text}", "--max_secs=1_0e1"], values)
+    made = app.config_from_flags(values)
+    assert (made.max_steps, made.max_secs) == (steps, 100.0)
+    assert isinstance(made.max_steps, int)
+
+
+def test_help_of_all_modules():
+    values = flags.FlagValues()
+    app.define_flags(values)
+    flags.DEFINE_integer("deep", 1, "Of a library.", flag_values=values, module_name="absl.deep")
+    assert "--deep" not in app.help_text("train.py", values)
+    assert "--deep" in app.help_text("train.py", values, full=True)
+    assert app.help_text("train.py", values).startswith("usage: train.py --model_dir=FOLDER")
+
+
+def test_a_refusal_is_words_alone_and_a_file_of_our_name_is_named(program, tmp_path):
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    (cwd / "trainer.py").write_text("import trainer\n")
+    result = program("--model_dir=run", "--max_steps=3", "--resume=required", cwd=cwd)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "resume='required' and no checkpoint was found in" in result.stderr
+    assert f"{cwd / 'trainer.py'} has the name of this package" in result.stderr
+    assert "rename it (the command `unbroken` works everywhere)" in result.stderr
+
+
+class Own(Summing):
+    def __init__(self, config, hooks=()):
+        super().__init__(config, hooks=hooks)
+
+
+class Calling(trainer.Hook):
+    def after_step(self, ctx):
+        ctx.trainer.save()
+
+
+class Raising(trainer.Hook):
+    def after_step(self, ctx):
+        raise ValueError("of the program's own")
+
+
+@pytest.mark.parametrize(
+    ("run", "refusal"),
+    [
+        (lambda folder: Summing(trainer.TrainerConfig(folder)).train(), True),
+        (lambda folder: trainer.Trainer(trainer.TrainerConfig(folder, max_steps=1)), True),
+        (lambda folder: Own(trainer.TrainerConfig(folder, resume="required")), True),
+        (lambda folder: Own(trainer.TrainerConfig(folder), [Calling()]).train(3), False),
+        (lambda folder: Own(trainer.TrainerConfig(folder), [Raising()]).train(3), False),
+    ],
+)
+def test_what_is_a_refusal(folder, run, refusal):
+    with pytest.raises((trainer.TrainerError, ValueError, NotImplementedError)) as caught:
+        run(folder)
+    error = caught.value
+    while error.__traceback__.tb_frame.f_code.co_filename == __file__ and (
+        error.__traceback__.tb_frame.f_code.co_name in ("<lambda>", "test_what_is_a_refusal")
+    ):
+        error = error.with_traceback(error.__traceback__.tb_next)  # what is above app.run's main
+    assert app._is_refusal(error) == refusal
+
+
 def test_flags_make_a_config():
     values = flags.FlagValues()
     app.define_flags(values)
@@ -165,8 +253,10 @@ def test_a_programs_flag_of_the_same_name_is_used():
 
 
 def test_a_default_for_no_flag():
-    with pytest.raises(ValueError, match="there is no flag 'max_step' to set a default of"):
+    with pytest.raises(ValueError, match="there is no flag 'max_step' to set a default of. Did"):
         app._set_defaults({"max_step": 3})
+    with pytest.raises(ValueError, match="Did you mean 'hooks'"):
+        app._set_defaults({"hook": []})
 
 
 # python -m trainer
@@ -229,12 +319,28 @@ def test_proof_of_a_forgotten_variable(tmp_path, capsys):
     assert "count:0" in text
 
 
+@pytest.mark.parametrize("place", ["trainer.py", "trainer/__init__.py"])
+def test_a_file_of_our_name_beside_a_program_that_is_to_be_proved(tmp_path, capsys, place):
+    program, hiding = tmp_path / "program.py", tmp_path / place
+    hiding.parent.mkdir(exist_ok=True)
+    for path in (program, hiding):
+        path.write_text(DIGITS)
+    with pytest.raises(SystemExit):
+        cli.main(["prove", f"{program}:Small", "--steps=1e1"])
+    assert f"{hiding} has the name of this package" in capsys.readouterr().err
+
+
+def test_our_own_folder_is_no_file_of_our_name():
+    assert shadow.found(str(pathlib.Path(trainer.__file__).parent.parent)) is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["prove", "nowhere.py:Small", "--steps=3"], "is not FILE.py:CLASS with an existing file"),
         (["prove", __file__, "--steps=3"], "is not FILE.py:CLASS"),
         (["prove", f"{__file__}:X", "--steps=0"], "must be at least 1, got 0"),
+        (["prove", f"{__file__}:X", "--steps=1.5"], "1.5: it must be a whole number"),
         (["prove", f"{__file__}:X", "--steps=3", "--kills=4"], "needs at least as many --steps"),
         (["proof"], "invalid choice: 'proof'"),
         ([], "COMMAND"),

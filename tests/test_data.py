@@ -1,5 +1,6 @@
 """The data position: saved where it can be, replayed where not, exact in both (K03, K14)."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,7 +9,7 @@ import trainer
 from trainer import testing
 from trainer.data import dataset_source, pipeline
 
-from conftest import crash
+from conftest import Summing, crash
 
 AUTO = tf.data.AUTOTUNE
 STEPS = 22
@@ -281,3 +282,120 @@ def test_structures_of_batches(make, batch):
     again = make(Structured, model_dir=program.model_dir + "-whole")
     again.train(5)
     assert int(again.total) == total
+
+
+# What a pipeline uses from outside
+
+
+def checked(dataset):
+    return dataset.map(lambda x: tf.debugging.check_numerics(tf.cast(x, tf.float32), "not finite"))
+
+
+def watched(dataset):
+    def map_fn(x):
+        tf.debugging.assert_less(x, tf.constant(10**6, tf.int64))
+        tf.print(x, output_stream="file:///dev/null")
+        return tf.raw_ops.CheckNumericsV2(tensor=tf.cast(x, tf.float32), message="not finite")
+
+    return dataset.map(map_fn)
+
+
+class Mapped(Summing):
+    stages = staticmethod(lambda dataset: dataset)
+
+    def train_dataset(self):
+        dataset = tf.data.Dataset.range(1, 100)
+        return type(self).stages(dataset).map(lambda x: tf.cast(x, tf.float32)).shuffle(5, seed=3)
+
+
+@pytest.mark.parametrize("stages", [checked, watched])
+def test_a_check_of_numbers_is_no_reason_to_replay(make, said, tmp_path, stages):
+    cls = type("Checked", (Mapped,), {"stages": staticmethod(stages)})
+    unbroken = make(cls, max_steps=20, model_dir=tmp_path / "unbroken")
+    unbroken.train()
+    crash(make(cls, hooks=[testing.CrashAt(8)], max_steps=20))
+    cut = make(cls, max_steps=20)
+    cut.train()
+    assert "replayed" not in said()
+    assert testing.state_digest(cut) == testing.state_digest(unbroken)
+
+
+def test_a_check_of_numbers_does_not_excuse_the_rest(make, said):
+    def stages(dataset):
+        return checked(dataset).map(lambda x: x + tf.random.uniform(()))
+
+    make(type("Both", (Mapped,), {"stages": staticmethod(stages)}))
+    assert "data position: replayed by count (RandomUniform is stateful)" in said()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_layer_that_augments_in_a_map_is_named(make, said, inside):
+    class Augmented(Mapped):
+        def build(self):
+            super().build()
+            flip = keras.layers.RandomFlip(name="flips")
+            self.augment = keras.Sequential([flip]) if inside else flip
+
+        def train_dataset(self):
+            def map_fn(x):
+                image = self.augment(tf.ones((4, 4, 3)), training=True)
+                return tf.cast(x, tf.float32) + tf.reduce_mean(image)
+
+            return tf.data.Dataset.range(100).map(map_fn)
+
+    make(Augmented)
+    assert "data position: replayed by count (ReadVariableOp is stateful; it uses layer" in said()
+    assert "layer 'flips' (RandomFlip): a restart draws the batches again" in said()
+    assert "trainer.data.Indexed(map_fn=...)" in said()
+    assert "or in train_step, where a layer's state is saved" in said()
+
+
+def test_a_variable_in_a_map_is_named(make, said):
+    class Looking(Mapped):
+        def build(self):
+            super().build()
+            self.scale = tf.Variable(2.0, name="scale")
+
+        def train_dataset(self):
+            return tf.data.Dataset.range(100).map(lambda x: tf.cast(x, tf.float32) * self.scale)
+
+    make(Looking)
+    assert "it uses variable scale:0: a restart draws the batches again" in said()
+
+
+# Seeds of the program's own
+
+
+def seeded(**how):
+    return staticmethod(lambda dataset: dataset.shuffle(20, **how))
+
+
+def sampled(dataset):
+    return tf.data.Dataset.sample_from_datasets([dataset, dataset.skip(3)], seed=9)
+
+
+@pytest.mark.parametrize(
+    ("stages", "named"),
+    [
+        (seeded(seed=42), "shuffle(seed=42), shuffle(seed=3)"),
+        (seeded(), "the seed of shuffle(seed=3) with"),
+        (staticmethod(sampled), "random(seed=9), shuffle(seed=3)"),
+    ],
+)
+def test_a_seed_of_the_data_alone_fixes_no_order(make, said, stages, named):
+    cls = type("Seeded", (Mapped,), {"stages": stages})
+    first = make(cls, seed=None, max_steps=4)
+    first.train()
+    assert named in said()
+    text = f"that was drawn ({first.seed}); set seed=... in the config to fix both"
+    assert "the order of the data is another one in each fresh run: " in said()
+    assert said().count(text) == 1
+    assert make(cls, seed=None).restored_step == 4
+    assert said().count(text) == 1
+
+
+def test_where_seeds_are_right_nothing_is_said_of_them(make, said, tmp_path):
+    make(Mapped, seed=5)
+    plain = type("Plain", (Summing,), {"last": 50})
+    make(plain, seed=None, model_dir=tmp_path / "plain")
+    assert "is another one in each fresh run" not in said()

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
+from trainer.run import inside
 
 from conftest import Summing, crash
 
@@ -337,3 +338,149 @@ def test_numpy_and_tensors_in_a_state(make):
     hook = Arrays()
     make(hooks=[hook])
     assert hook.got == {"a": 1.5, "b": [0, 1, 2], "c": [2.0]}
+
+
+def test_errors_of_states_name_the_hook(make, tmp_path):
+    class Broken(Counting):
+        broken = ""
+
+        def get_state(self):
+            return {"count": 1 / int(self.broken != "get")}
+
+        def set_state(self, state):
+            raise KeyError("seen")
+
+    hook = Broken()
+    hook.broken = "get"
+    program = make(hooks=[hook], max_steps=3, model_dir=tmp_path / "other")
+    with pytest.raises(ZeroDivisionError) as caught:
+        program.train()
+    assert "raised by Broken.get_state" in caught.value.__notes__
+    make(hooks=[Broken()], max_steps=3).train()
+    with pytest.raises(KeyError) as caught:
+        make(hooks=[Broken()])
+    assert caught.value.__notes__ == ["raised by Broken.set_state, given {'count': 1.0}"]
+    with pytest.raises(KeyError) as caught:
+        make().register_hook(Broken())
+    assert caught.value.__notes__ == ["raised by Broken.set_state, given {'count': 1.0}"]
+
+
+def test_a_hook_that_has_nothing_to_keep_is_not_asked_for_a_state(make, said):
+    class Plain(trainer.Hook):
+        def after_step(self, ctx):
+            pass
+
+    class Set(Plain):
+        def __init__(self):
+            self.every_steps, self.name = 2, "set"
+
+    class Holding(Plain):
+        def __init__(self):
+            self.best = tf.Variable(0.0)
+
+    make(hooks=[Plain(), Set(), Holding()], max_steps=3).train()
+    assert "will not be kept" not in said()
+
+
+# By time
+
+
+class Lines(trainer.LogProgress):
+    """Notes the steps and the length of the history of each call."""
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.lines = []
+
+    def after_step(self, ctx):
+        super().after_step(ctx)
+        self.lines.append((ctx.step, len(ctx.history["x"]), float(ctx.history["x"][0])))
+
+
+def test_progress_by_time(make, monkeypatch, said):
+    now = [0.0]
+    monkeypatch.setattr("trainer.base.clock.now", lambda: now[0])
+    hook, calls = Lines(every_secs=0.12), []
+    program = make(hooks=[hook], max_steps=200, save_every_steps=1000, steps_per_call=10)
+    run = inside.of(program).parts.loop.run
+
+    def slow(*arguments, **how):
+        call = run(*arguments, **how)
+        calls.append(call.steps)
+        now[0] += 0.05
+        return call
+
+    monkeypatch.setattr(inside.of(program).parts.loop, "run", slow)
+    program.train()
+    assert max(calls) == 10  # no call ends for it
+    assert 1 < len(hook.lines) <= len(calls) // 2
+    before = 0
+    for step, length, first in hook.lines:  # each line is about the steps since the last one
+        assert (length, first) == (step - before, before + 1)
+        before = step
+    assert f"step {hook.lines[1][0]}/200  loss" in said()
+    assert "steps/s" in said()
+
+
+def test_a_hook_by_time_leaves_no_history_in_a_checkpoint(make, monkeypatch):
+    program = make(hooks=[trainer.LogProgress(every_secs=1000)], max_steps=7)
+    program.train()
+    assert [name for name in program.state() if "history" in name] == []
+    assert len(inside.of(program).parts.progress.history.between(1, 7)["x"]) == 7
+
+
+@pytest.mark.parametrize("secs", [0, -1, "1", True, float("nan"), float("inf")])
+def test_times_that_are_none(make, secs):
+    with pytest.raises(ValueError, match="every_secs of LogProgress must be a number above 0"):
+        make(hooks=[trainer.LogProgress(every_secs=secs)])
+
+
+def test_one_cadence_at_most(make):
+    with pytest.raises(ValueError, match=r"every_steps=5, every_secs=3\): give one of them"):
+        trainer.LogProgress(5, every_secs=3)
+    hook = Counting()
+    hook.every_secs = 3.0
+    with pytest.raises(ValueError, match="only a hook with only_outputs = True may go by time"):
+        make(hooks=[hook])
+
+
+# Passes over the data
+
+
+class Passing(trainer.Hook):
+    only_outputs = True
+
+    def __init__(self):
+        self.seen = []
+
+    def begin(self, ctx):
+        assert not ctx.epoch_ended
+
+    def after_step(self, ctx):
+        self.seen.append((ctx.step, ctx.epoch_steps, ctx.epoch_ended))
+
+
+@pytest.mark.parametrize(
+    ("data", "length"),
+    [
+        (lambda: tf.data.Dataset.range(3), 3),
+        (lambda: tf.data.Dataset.range(5).shuffle(5).batch(2), 3),
+        (lambda: tf.data.Dataset.range(3).repeat(), 3),
+        (lambda: trainer.data.Indexed(tf.range(6), batch_size=2), 3),
+        (lambda: tf.data.Dataset.range(4).filter(lambda x: x < 3), None),
+        (lambda: tf.data.Dataset.from_tensors(1).repeat(), 1),
+    ],
+)
+@pytest.mark.parametrize("per_call", [1, None])
+def test_the_end_of_a_pass(make, data, length, per_call):
+    class Any(Summing):
+        def train_dataset(self):
+            return data()
+
+        def train_step(self, x):
+            return super().train_step(tf.reduce_sum(tf.cast(x, tf.float32)))
+
+    hook = Passing()
+    make(Any, hooks=[hook], max_steps=7, steps_per_call=per_call).train()
+    ended = [None if length is None else step % length == 0 for step in range(1, 8)]
+    assert hook.seen == [(step, length, ended[step - 1]) for step in range(1, 8)]

@@ -182,10 +182,11 @@ def test_epochs_end_a_run(make):
     assert make(Five, epochs=2).train() == trainer.RunResult(10, "already_finished", 0)
 
 
-def test_no_interval_warns_and_saves_at_the_end(make, said):
+def test_without_an_interval_it_is_chosen_and_the_end_is_saved(make, said, caplog):
     program = make(max_steps=5, save_every_steps=None)
     program.train()
     assert "no save interval is given" in said()
+    assert {record.levelname for record in caplog.records} == {"INFO"}  # it is the best choice
     assert program.checkpoints == [5]
 
 

@@ -2,9 +2,11 @@
 
 import os
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import trainer
 from trainer import testing
@@ -175,6 +177,7 @@ def test_an_optimizer_left_out_is_named(make):
     assert "no attribute leads to it; write self.<name> = <what holds it> in build()" in str(
         caught.value
     )
+    assert "(the function apply alone holds it: apply > optimizer." in str(caught.value)
 
 
 # K03
@@ -257,7 +260,7 @@ def test_random_numbers_go_on(make, tmp_path, seed):
     assert second.rows == whole.rows[6:]
 
 
-def test_a_drawn_seed_is_said_and_kept(make, said):
+def test_a_drawn_seed_is_said_and_kept(make, said, caplog):
     program = make(seed=None, max_steps=3)
     program.train()
     assert f"seed {program.seed} (drawn; kept in the checkpoint)" in said()
@@ -267,6 +270,11 @@ def test_a_drawn_seed_is_said_and_kept(make, said):
     other = program.seed ^ 1
     assert make(seed=other).seed == program.seed
     assert f"the checkpoint has {program.seed}, the program asks {other}, using" in said()
+    assert "a seed has no effect once there is a checkpoint" in said()
+    assert (
+        f"model_dir of its own without checkpoints, and init_from={program.model_dir!r}" in said()
+    )
+    assert [r.levelname for r in caplog.records if "no effect" in r.message] == ["WARNING"]
 
 
 def test_global_generators_go_on(make, tmp_path):
@@ -306,6 +314,36 @@ def test_hidden_random_state_is_named(make, said):
     assert "tf.random.Generator held as an attribute" in said()
 
 
+@pytest.mark.parametrize("branch", [False, True])
+def test_an_old_keras_layer_is_told_how_to_keep_its_random_state(make, said, branch):
+    class Dropping(Summing):
+        def build(self):
+            super().build()
+            self.drop = tf_keras.layers.Dropout(0.5)
+
+        def train_step(self, x):
+            if branch and x > 1.0:
+                y = tf.reduce_sum(self.drop(tf.ones((4,)), training=True))
+            else:
+                y = tf.reduce_sum(self.drop(tf.ones((4,)), training=not branch))
+            return super().train_step(x) | {"y": y}
+
+    cure = "tf_keras.backend.experimental.enable_tf_random_generator() before the layers are made"
+    experimental = tf_keras.backend.experimental
+    if branch:
+        make(Dropping)
+        assert f"call {cure}" in said()
+        return
+    experimental.enable_tf_random_generator()
+    try:
+        make(Dropping)
+        assert "a resumed run will differ" not in said()
+    finally:
+        experimental.disable_tf_random_generator()
+    make(Dropping)
+    assert f"call {cure}" in said()
+
+
 def test_a_mutable_table_is_named(make, said):
     class Table(Summing):
         def build(self):
@@ -341,12 +379,64 @@ class Slower(Momentum):
 
 
 @pytest.mark.parametrize(("keep", "rate"), [((), 1.0), (("optimizer/learning_rate",), 0.1)])
-def test_a_new_rate_is_said_and_can_be_chosen(make, said, keep, rate):
+def test_a_new_rate_is_said_and_can_be_chosen(make, said, caplog, keep, rate):
     make(Momentum, max_steps=2).train()
     program = make(Slower, keep_program_values=keep)
     assert float(program.optimizer.learning_rate) == pytest.approx(rate)
     line = f"optimizer/learning_rate: the checkpoint has 1.0, program asks 0.1, using {rate}"
     assert line.replace("program", "the program") in said()
+    assert [r.levelname for r in caplog.records if "the program asks" in r.message] == ["WARNING"]
+
+
+def old_adam(rate, decay):
+    return tf_keras.optimizers.legacy.Adam(rate, decay=decay)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        (
+            lambda: keras.optimizers.Nadam(0.1),
+            lambda: keras.optimizers.Nadam(0.2, beta_1=0.5),
+            ["optimizer/learning_rate", "optimizer: beta_1 0.9 in the checkpoint, 0.5 in the"],
+        ),
+        (lambda: keras.optimizers.Nadam(0.1), lambda: keras.optimizers.Nadam(0.1), []),
+        (
+            lambda: keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1)),
+            lambda: keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.2)),
+            ["optimizer/inner_optimizer/learning_rate"],
+        ),
+        (lambda: old_adam(0.1, 0.0), lambda: old_adam(0.2, 0.0), ["hyper/learning_rate"]),
+    ],
+)
+def test_settings_are_warned_of_and_state_is_not(make, caplog, before, after, names):
+    class Setting(Summing):
+        optimizer_of = staticmethod(before)
+
+        def build(self):
+            self.w = tf.Variable(1.0)  # its slots are scalars too
+            self.optimizer = type(self).optimizer_of()
+
+        def train_step(self, x):
+            self.optimizer.apply_gradients([(tf.constant(float("inf")), self.w)])
+            return {"x": x}
+
+    class Finite(Setting):
+        def train_step(self, x):
+            self.optimizer.apply_gradients([(tf.constant(0.5), self.w)])
+            return {"x": x}
+
+    scaled = "LossScale" in type(before()).__name__
+    cls = Setting if scaled else Finite
+    make(cls, max_steps=4).train()
+    caplog.clear()
+    made = make(type("After", (cls,), {"optimizer_of": staticmethod(after)}))
+    warned = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == len(names)
+    for name, text in zip(sorted(names), sorted(warned), strict=True):
+        assert name in text
+    if scaled:  # it was halved, and is not the program's
+        assert float(made.optimizer.dynamic_scale) < 32768
 
 
 # K25

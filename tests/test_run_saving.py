@@ -640,16 +640,21 @@ def test_a_first_save_comes_early_for_a_small_state(make):
     assert chosen._automatic_secs == pytest.approx(1.0, rel=0.01)
 
 
-def test_an_interval_shorter_than_a_save_is_said_once(make, said):
+@pytest.mark.parametrize(("worth", "times"), [(0.1, 1), (None, 0)])
+def test_an_interval_shorter_than_a_save_is_said_once(make, said, monkeypatch, worth, times):
+    """And only where it has cost something: in a short run it does not matter."""
+
     class Slow(faults.Files):
         def write_bundle(self, *arguments):
             time.sleep(0.05)
             self._files.write_bundle(*arguments)
 
-    program = make(max_steps=12, async_save=False)
+    if worth is not None:
+        monkeypatch.setattr(saving, "_WORTH_SAYING_SECS", worth)
+    program = make(max_steps=18, async_save=False)
     inside.of(program).parts.store.files = Slow()
     program.train()
-    assert said().count("a longer interval would be faster") == 1
+    assert said().count("a longer interval would be faster") == times
 
 
 # K17: before it is too late; K07: the best one

@@ -8,17 +8,40 @@ command-line flags are made from this class, so there is one truth.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import signal
-from typing import Any
+from typing import Any, TypeVar
 
-from trainer.base import arguments
+from trainer.base import arguments, wording
+
+_Class = TypeVar("_Class", bound=type)
 
 
 def _option(default: Any, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": text})
 
 
+def _suggests_names(cls: _Class) -> _Class:
+    """Has a dataclass say which field was meant where it is given one that it has not."""
+    made = cls.__init__  # type: ignore[misc]
+    known = [field.name for field in dataclasses.fields(cls)]
+
+    @functools.wraps(made)
+    def init(self: Any, *values: Any, **named: Any) -> None:
+        for name in named:
+            if name not in known:
+                meant = wording.did_you_mean(name, known) or f" There are {', '.join(known)}."
+                raise TypeError(
+                    f"{cls.__name__}() got an unexpected keyword argument {name!r}.{meant}"
+                )
+        made(self, *values, **named)
+
+    cls.__init__ = init  # type: ignore[misc]
+    return cls
+
+
+@_suggests_names
 @dataclasses.dataclass(frozen=True)
 class TrainerConfig:
     """Settings of one run; every field is also a flag of `trainer.app.run`.
@@ -67,6 +90,7 @@ class TrainerConfig:
 
     Raises:
         ValueError: a value breaks its rule; the text names the field, the value and the rule.
+        TypeError: there is no such setting; the text names the one that was likely meant.
     """
 
     model_dir: str = dataclasses.field(metadata={"help": "Folder of one run."})

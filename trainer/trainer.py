@@ -26,6 +26,7 @@ from trainer.run import (
     evaluation,
     goal,
     inside,
+    members,
     preflight,
     retry,
     rollback,
@@ -37,10 +38,10 @@ from trainer.run.parts import go_back
 from trainer.state import seeds
 
 
-class Trainer:
+class Trainer(members.Guarded):
     """A training run that can be killed at any moment and started again with the same program.
 
-    Derive a class and fill in `build`, `train_dataset` and `train_step`; override nothing else:
+    Derive a class and fill in `build`, `train_dataset` and `train_step`; other names are reserved:
 
         class Line(trainer.Trainer):
             def build(self):

@@ -9,6 +9,7 @@ what time it is.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
@@ -61,8 +62,9 @@ class Store(folder_module.Folder):
 
         Raises:
             ModelDirInUseError: another process owns it.
-            ValueError: the path is a file, or not writable.
+            ValueError: the path is a file, a link that leads nowhere, or not writable.
         """
+        _check_links(self.folder)
         try:
             self.files.make_folder(self.folder)
             if self.files.atomic_rename:
@@ -294,3 +296,15 @@ def _none_readable(folder: str, damaged: list[errors.DamagedCheckpointError]) ->
         + "Nothing was changed and training does not start over by itself: bring one of them back, "
         "or name another model_dir."
     )
+
+
+def _check_links(folder: str) -> None:
+    """Refuses a path through a link that leads nowhere: what it leads to may come back."""
+    path = folder
+    while "://" not in folder and path != os.path.dirname(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            raise ValueError(
+                f"model_dir {folder!r} leads nowhere: {path} is a link to {os.readlink(path)}, "
+                "which is not there; mount the disk that it is on, or remove the link"
+            )
+        path = os.path.dirname(path)

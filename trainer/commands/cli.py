@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trainer import errors
-from trainer.base.log import make_visible
+from trainer.base import arguments as arguments_module
+from trainer.base import shadow
+from trainer.base.log import LOG, make_visible
 from trainer.commands import folder as folder_commands
 from trainer.commands import supervise
 from trainer.testing import prove
@@ -136,6 +138,9 @@ def _prove(
     path, _, name = options.target.rpartition(":")
     if not name or not os.path.isfile(path):
         parser.error(f"{options.target!r} is not FILE.py:CLASS with an existing file")
+    hiding = shadow.found(os.path.dirname(os.path.abspath(path)), os.getcwd())
+    if hiding is not None:
+        parser.error(shadow.sentence(hiding))
     if options.kills > options.steps:
         parser.error(f"--kills={options.kills} needs at least as many --steps, got {options.steps}")
     verdict = prove.prove(
@@ -182,6 +187,9 @@ def _supervise(
     if shutil.which(command[0]) is None:
         parser.error(f"there is no program {command[0]!r}")
     make_visible()
+    hiding = shadow.found(os.getcwd())
+    if hiding is not None:
+        LOG.warning("%s", shadow.sentence(hiding))
     request = supervise.Request(
         command,
         os.path.abspath(folder),
@@ -211,7 +219,10 @@ class _AtLeast:
         self._least = least
 
     def __call__(self, text: str) -> int:
-        value = int(text)
+        try:
+            value = arguments_module.whole_in(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text}: {error}") from None
         if value < self._least:
             raise argparse.ArgumentTypeError(f"must be at least {self._least}, got {value}")
         return value

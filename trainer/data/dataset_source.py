@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.base.log import LOG
-from trainer.data import pipeline, position
+from trainer.data import pipeline, position, stages
 
 
 class DatasetSource(position.Source):
@@ -98,6 +98,18 @@ class DatasetSource(position.Source):
         if self._pass_by_pass:
             return self._epoch + 1, self._drawn_in_epoch - back
         return super().epoch(back)
+
+    def own_seeds(self, planted: int) -> list[str]:
+        """Returns the stages with a seed of the program's own."""
+        return stages.own_seeds(self._dataset, planted)
+
+    @property
+    def pass_steps(self) -> int | None:
+        """Batches of one pass; None where that is not known."""
+        if not self._pass_by_pass:
+            return self.pass_length
+        length = int(self._dataset.cardinality())
+        return length if length > 0 else None
 
     def open_next_epoch(self) -> bool:
         """Opens the next pass after `iterator` has ended.
@@ -210,7 +222,7 @@ def _is_endless(dataset: tf.data.Dataset) -> bool:
 
 def _serialize(iterator: Any) -> tf.Tensor:
     return tf.raw_ops.SerializeIterator(
-        resource_handle=iterator._iterator_resource, external_state_policy=pipeline.FAIL
+        resource_handle=iterator._iterator_resource, external_state_policy=pipeline.IGNORE
     )
 
 

@@ -25,9 +25,21 @@ import re
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
-FAIL, IGNORE = 2, 1  # tf.data.experimental.ExternalStatePolicy
+from trainer.data import stages
+
+IGNORE, _FAIL = 1, 2  # of tf.data.experimental.ExternalStatePolicy
 _LARGE_BYTES, _LARGE_NAMES = 1 << 12, 1 << 22
+
+# TensorFlow calls these stateful so that they are not optimized away; they have no state. It lets
+# some of them pass by itself, and refuses the others. Those of the last line are as stateful as the
+# functions that they call, which are looked at too.
+_WITHOUT_STATE = {
+    *("CheckNumerics", "CheckNumericsV2", "DebugIdentityV2", "DebugIdentityV3"),
+    *("DebugNumericSummaryV2", "Assert", "Print", "PrintV2", "ReadFile"),
+    *("If", "Case", "While", "StatefulPartitionedCall"),
+}
 
 # Stages that never drop their input before they are dropped themselves.
 _ELEMENTWISE = {
@@ -51,6 +63,11 @@ _RESTORED = _OPEN_AT_ONCE | {
     *("RepeatDataset", "ForeverRepeatDataset", "CacheDataset", "CacheDatasetV2"),
     *("ConcatenateDataset", "ShardDataset", "RebatchDatasetV2", "AssertCardinalityDataset"),
 }
+_CURE = (
+    "a restart draws the batches again with their later values. Random augmentation belongs in "
+    "trainer.data.Indexed(map_fn=...), which draws from a seed of each batch's own, or in "
+    "train_step, where a layer's state is saved"
+)
 _RESHUFFLES = ("reshuffle_each_iteration", "rerandomize_each_iteration")
 _REPEATS = {"RepeatDataset", "ForeverRepeatDataset", "ShuffleAndRepeatDatasetV2"}
 
@@ -83,7 +100,7 @@ def read(dataset: tf.data.Dataset) -> tuple[Any, str | None]:
     none (None).
     """
     refusal = None
-    for policy in (FAIL, IGNORE):
+    for policy in (_FAIL, IGNORE):
         try:
             serialized = tf.raw_ops.DatasetToGraphV2(
                 input_dataset=dataset._variant_tensor, external_state_policy=policy
@@ -92,6 +109,8 @@ def read(dataset: tf.data.Dataset) -> tuple[Any, str | None]:
             refusal = refusal or first_line(error)
             continue
         graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+        if refusal is not None and refusal.removesuffix(" is stateful") in _WITHOUT_STATE:
+            refusal = _hidden_state(graph)
         for node in graph.node:
             if node.op == "Const":
                 value = node.attr["value"].tensor
@@ -106,8 +125,10 @@ def _judge(dataset: tf.data.Dataset, graph: Any, refusal: str | None) -> Verdict
     if dataset.options().experimental_slack:
         return Verdict("an iterator with experimental_slack does not return", repeat_in_graph=True)
     if refusal is not None:
-        return Verdict(reason=refusal, repeat_in_graph=True)
-    nodes = [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
+        used = stages.used(dataset)
+        advice = f"; it uses {', '.join(used)}: {_CURE}" if used else ""
+        return Verdict(reason=refusal + advice, repeat_in_graph=True)
+    nodes = _nodes(graph)
     for node in nodes:
         if re.search(r"Dataset(V\d)?$", node.op) and node.op not in _RESTORED:
             reason = f"{_stage(node)} is not known to be restored exactly"
@@ -116,6 +137,20 @@ def _judge(dataset: tf.data.Dataset, graph: Any, refusal: str | None) -> Verdict
     verdicts += [_judge_function(function) for function in graph.library.function]
     lost = next((verdict.reason for verdict in verdicts if verdict.reason), None)
     return Verdict(lost, lost is not None or all(v.repeat_in_graph for v in verdicts))
+
+
+def _hidden_state(graph: Any) -> str | None:
+    """Returns what TensorFlow would say of the first operation that has state, or None."""
+    for node in _nodes(graph):
+        known = op_def_registry.get(node.op)
+        stage = "Dataset" in node.op or node.op.startswith("_")  # TensorFlow's own: a _Retval
+        if known is not None and known.is_stateful and not stage | (node.op in _WITHOUT_STATE):
+            return f"{node.op} is stateful"
+    return None
+
+
+def _nodes(graph: Any) -> list[Any]:
+    return [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
 
 
 def without_repeat(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, int | None]:

@@ -76,6 +76,19 @@ class Source:
         before = max(0, position - 1)
         return before // self.pass_length + 1, min(position, before % self.pass_length + 1)
 
+    @property
+    def pass_steps(self) -> int | None:
+        """Batches of one pass, as `epoch` counts them; None where that is not known."""
+        return self.pass_length
+
+    def own_seeds(self, planted: int) -> list[str]:
+        """Returns what in the data mixes a seed of the program's own with the run's, in words.
+
+        Args:
+            planted: the run's seed, planted before the data were made.
+        """
+        return []
+
     def saved(self) -> dict[str, tf.Tensor]:
         """Returns the position, by name."""
         return {POSITION: tf.constant(self.position, tf.int64)}

@@ -16,7 +16,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.graph import bad_numbers, direct_call
+from trainer import errors
+from trainer.graph import bad_numbers, direct_call, specs
 
 
 class Step:
@@ -36,7 +37,11 @@ class Step:
         self, step: Callable[[Any], Any], element_spec: Any, *, jit_compile: bool, name: str
     ):
         function = tf.function(step, jit_compile=jit_compile or None)
-        self.function = function.get_concrete_function(element_spec)
+        try:
+            self.function = function.get_concrete_function(element_spec)
+        except Exception as error:
+            _explain(error, name, element_spec)
+            raise
         self.outputs = _checked(name, self.function.structured_outputs)
 
     def __call__(self, batch: Any) -> dict[str, tf.Tensor]:
@@ -214,6 +219,19 @@ class Loop:
         """Returns the next batch, or none: around the whole step, a `cond` takes 20 us."""
         none = tf.experimental.Optional.empty(self._element_spec)
         return tf.cond(going, iterator.get_next_as_optional, lambda: none)
+
+
+def _explain(error: Exception, step: str, element_spec: Any) -> None:
+    """Adds to an error raised while a step is traced what its author cannot see from it."""
+    if isinstance(error, NotImplementedError) and f"must define {step}" in str(error):
+        return
+    errors.add_note(
+        error, f"raised while {step} was traced with batch: {specs.written(element_spec)}"
+    )
+    if "tf.Variable" in str(error) and "creat" in str(error):
+        errors.add_note(
+            error, f"{step} is compiled once: make variables, layers and metrics in build()"
+        )
 
 
 def _checked(step: str, outputs: Any) -> dict[str, tf.TypeSpec]:

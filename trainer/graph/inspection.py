@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -76,7 +76,7 @@ def hidden_state(function: Any) -> list[Hidden]:
     """Returns the operations of a concrete function whose state no checkpoint can hold."""
     found: dict[tuple[str, str], Hidden] = {}
     for op_type, name, attributes, operation in _operations(function.graph):
-        advice = _advice(op_type, attributes)
+        advice = _advice(op_type, attributes, operation)
         if advice is not None:
             hidden = Hidden(op_type, _where(name, operation), advice)
             found.setdefault((hidden.op, hidden.where), hidden)
@@ -103,20 +103,33 @@ def handles(variables: Iterable[tf.Variable]) -> set[int]:
     return ids
 
 
+def layers_of(wanted: Iterable[int]) -> dict[int, str]:
+    """Returns which Keras layers hold variables or tables: id of the handle to name and class.
+
+    Args:
+        wanted: ids of handles.
+    """
+    left = set(wanted)
+    found: dict[int, str] = {}
+    kinds: dict[type, bool] = {}
+    for layer in gc.get_objects() if left else ():
+        kind = type(layer)
+        if kind not in kinds:
+            kinds[kind] = any(
+                c.__name__ == "Layer" and c.__module__.split(".")[0] in ("keras", "tf_keras")
+                for c in kind.__mro__
+            )
+        if kinds[kind] and not getattr(layer, "_layers", ()):  # else the layers inside are found
+            inside = (getattr(v, "value", v) for v in layer.variables)
+            held = handles(v for v in inside if isinstance(v, tf.Variable))
+            held |= {id(getattr(v, "resource_handle", None)) for v in vars_of(layer).values()}
+            found |= dict.fromkeys(held & left, f"{layer.name!r} ({kind.__name__})")
+    return found
+
+
 def writes_variables(function: Any) -> bool:
     """Tells whether a concrete function has an operation that changes a variable."""
     return any(op_type.startswith(_WRITES) for op_type, *_ in _operations(function.graph))
-
-
-def holder_of(handle: int, attributes: Mapping[str, Any]) -> str | None:
-    """Returns the attribute whose object holds the variable with this handle, out of reach."""
-    for name, value in attributes.items():
-        inside = value if isinstance(value, set | frozenset) else vars_of(value).values()
-        for child in list(inside):
-            inner = getattr(child, "value", child) if not isinstance(child, tf.Variable) else child
-            if isinstance(inner, tf.Variable) and handle in handles([inner]):
-                return f"{name} ({type(value).__name__})"
-    return None
 
 
 def program_line(operation: Any) -> tuple[str, int] | None:
@@ -125,8 +138,7 @@ def program_line(operation: Any) -> tuple[str, int] | None:
     Args:
         operation: an operation of a graph, or None.
     """
-    frames = list(operation.traceback) if operation is not None else []
-    for frame in reversed(frames):
+    for frame in reversed(_frames(operation)):
         path = frame.filename.replace("\\", "/")
         if path.endswith(".py") and not any(library in path for library in _LIBRARIES):
             return path, frame.lineno
@@ -139,15 +151,18 @@ def vars_of(value: Any) -> dict[str, Any]:
 
 
 def _operations(graph: Any) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yields type, name, attributes and, at the top, the operation; functions called included."""
+    """Yields type, name, attributes and the operation if it is known; functions called included."""
     for operation in graph.get_operations():
         yield operation.type, operation.name, operation.node_def.attr, operation
     for function in graph.as_graph_def().library.function:
+        inner = getattr(graph._functions.get(function.signature.name), "graph", None)
+        made = {} if inner is None else {op.name: op for op in inner.get_operations()}
         for node in function.node_def:
-            yield node.op, f"{function.signature.name}/{node.name}", node.attr, None
+            name = f"{function.signature.name}/{node.name}"
+            yield node.op, name, node.attr, made.get(node.name)
 
 
-def _advice(op_type: str, attributes: Any) -> str | None:
+def _advice(op_type: str, attributes: Any, operation: Any) -> str | None:
     if op_type.startswith("IteratorGetNext"):
         return "its position is in no checkpoint; zip that data into train_dataset()"
     if op_type in _PYTHON:
@@ -158,6 +173,12 @@ def _advice(op_type: str, attributes: Any) -> str | None:
         return "a table's or queue's content is in no checkpoint; hold it in a tf.Variable"
     # Random kernels keep a counter of their own; their stateless kin have a seed as an input.
     if "seed" in attributes and "seed2" in attributes:
+        if any("/tf_keras/" in frame.filename for frame in _frames(operation)):
+            return (
+                "tf_keras draws it from a kernel whose state starts over after a restart; call "
+                "tf_keras.backend.experimental.enable_tf_random_generator() before the layers are "
+                "made"
+            )
         return (
             "its random state is in the kernel and starts over after a restart; use "
             "tf.keras.layers (Dropout and the like), a tf.random.Generator held as an attribute, "
@@ -169,6 +190,10 @@ def _advice(op_type: str, attributes: Any) -> str | None:
 def _where(name: str, operation: Any) -> str:
     line = program_line(operation)
     return f"{line[0]}:{line[1]}, {name}" if line else name
+
+
+def _frames(operation: Any) -> list[Any]:
+    return list(operation.traceback) if operation is not None else []
 
 
 def _name_by_search(handle: Any) -> str:

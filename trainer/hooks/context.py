@@ -58,6 +58,10 @@ class Passes(Protocol):
     def epoch(self, back: int = 0) -> tuple[int, int] | None:
         """Returns the pass of the last batch but `back`, from 1, and the batches of it so far."""
 
+    @property
+    def pass_steps(self) -> int | None:
+        """Batches of one pass; None where that is not known."""
+
 
 class RunContext:
     """What a hook sees of the run.
@@ -101,6 +105,23 @@ class RunContext:
         """Steps completed in that pass; None if its length is not known."""
         found = self._passes.epoch(self._behind)
         return None if found is None else found[1]
+
+    @property
+    def epoch_steps(self) -> int | None:
+        """Steps of one pass over the data; None if that is not known.
+
+        Known for `trainer.data.Indexed` and for a `tf.data.Dataset` that knows its cardinality.
+        """
+        return self._passes.pass_steps
+
+    @property
+    def epoch_ended(self) -> bool | None:
+        """Whether the last step was the last one of its pass; None where `epoch_steps` is None.
+
+        With data of unknown length, the end of a pass shows only when the next batch is drawn.
+        """
+        steps, done = self.epoch_steps, self.epoch_step
+        return None if steps is None or done is None else done == steps
 
     @property
     def trained_secs(self) -> float:

@@ -57,6 +57,9 @@ class Hook:
 
     Attributes:
         every_steps: called around each step whose number is a multiple of this.
+        every_secs: for a hook with `only_outputs`: called when so many seconds of training have
+            gone by since its last call, for the last step that is done then, instead of at the
+            multiples of `every_steps`; `ctx.history` is that of the steps since. Up to 0.2 s late.
         name: key of the state in the checkpoint; None: the class's name, numbered.
         only_outputs: `after_step` looks at numbers of `ctx` alone (step, outputs, history, time),
             not at variables or at the data, and asks for no stop. Compiled calls need not end for
@@ -67,6 +70,7 @@ class Hook:
     """
 
     every_steps: int = 1
+    every_secs: float | None = None
     name: str | None = None
     only_outputs: bool = False
     may_refuse: bool = False
@@ -91,7 +95,7 @@ class Hook:
 
     def get_state(self) -> dict[str, Any]:
         """Returns what a resume must know, as JSON-able values; `tf.Variable`s held as attributes
-        are saved without being listed here."""
+        are saved without being listed here. A hook without attributes needs none."""
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainer import errors
+from trainer.base import arguments
 from trainer.base.log import LOG
 from trainer.hooks.context import RunContext
 from trainer.hooks.hook import Hook
@@ -36,6 +37,7 @@ class HookList:
             raise ValueError(f"hooks must be a list of hooks, got {hooks!r}")
         self._hooks: dict[str, Hook] = {}
         self._begun: list[str] = []
+        self._seen: dict[str, tuple[int, float]] = {}  # last call of hooks that go by time
         self.under_way: str | None = None
         for hook in hooks:
             self.add(hook)
@@ -44,8 +46,8 @@ class HookList:
         """Appends a hook and returns its key.
 
         Raises:
-            ValueError: it is no Hook, its cadence is not a whole number of at least 1, its name is
-                taken, or it has a `before_step` and looks only at outputs.
+            ValueError: it is no Hook, its cadence is neither a whole number of at least 1 nor a
+                time, its name is taken, or it has a `before_step` and looks only at outputs.
         """
         if not isinstance(hook, Hook):
             made = " (a class: write its parentheses)" if isinstance(hook, type) else ""
@@ -53,12 +55,7 @@ class HookList:
                 f"a hook must be an instance of trainer.Hook, got {hook!r}{made}; "
                 "derive its class from trainer.Hook"
             )
-        every = hook.every_steps
-        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-            raise ValueError(
-                f"every_steps of {type(hook).__name__} must be a whole number of at least 1, "
-                f"got {every!r}"
-            )
+        _check_cadence(hook)
         if hook.only_outputs and _overrides(hook, "before_step"):
             raise ValueError(
                 f"{type(hook).__name__} has only_outputs = True and a before_step, for which "
@@ -104,12 +101,14 @@ class HookList:
         """
         last = step + limit
         looks = [
-            last - last % hook.every_steps for hook in self._hooks.values() if hook.only_outputs
+            last - last % hook.every_steps
+            for hook in self._hooks.values()
+            if hook.only_outputs and hook.every_secs is None
         ]
         return max((look - step for look in looks if look > step), default=limit)
 
     def history_start(self, step: int) -> int:
-        """Returns the first step whose outputs a hook may still ask for once `step` is done."""
+        """Returns the first step whose outputs a resumed run's hook may ask for after `step`."""
         due = [
             step - step % hook.every_steps + 1
             for hook in self._hooks.values()
@@ -120,9 +119,16 @@ class HookList:
                 due.append(step + -(step + 1) % hook.every_steps - hook.every_steps + 1)
         return max(1, min(due, default=step + 1))
 
+    def memory_start(self, step: int) -> int:
+        """Returns the first step whose outputs a hook may still ask for once `step` is done.
+
+        Hooks that go by time look further back; a resumed run begins their time anew.
+        """
+        return min([self.history_start(step), *(seen + 1 for seen, _ in self._seen.values())])
+
     def begin(self, ctx: RunContext) -> None:
         """Calls `begin` of each hook, in order."""
-        self._begun = []
+        self._begun, self._seen = [], {}
         with self._calling("begin"):
             for key, hook in self._with_last_free():
                 self._call(key, hook.begin, ctx)
@@ -145,15 +151,26 @@ class HookList:
         """
         listening = [(key, hook) for key, hook in self if _overrides(hook, "after_step")]
         due = {last}
-        for _, hook in listening:
+        for key, hook in listening:
             every = hook.every_steps
-            due.update(range(first + -first % every, last + 1, every))
+            if hook.every_secs is None:
+                due.update(range(first + -first % every, last + 1, every))
+            elif key not in self._seen:
+                ctx.show_step(first, behind=last - first)
+                self._seen[key] = (first - 1, ctx.trained_secs)
         with self._calling("after_step"):
             for step in sorted(due):
                 ctx.show_step(step, behind=last - step)
                 for key, hook in listening:
-                    if step % hook.every_steps == 0:
+                    if self._is_due(key, hook, ctx, last):
                         self._call(key, hook.after_step, ctx)
+                        if key in self._seen:
+                            self._seen[key] = (step, ctx.trained_secs)
+
+    def _is_due(self, key: str, hook: Hook, ctx: RunContext, last: int) -> bool:
+        if hook.every_secs is None:
+            return ctx.step % hook.every_steps == 0
+        return ctx.step == last and ctx.trained_secs - self._seen[key][1] >= hook.every_secs
 
     def after_save(self, ctx: RunContext) -> None:
         """Calls `after_save` of each hook, in order."""
@@ -203,15 +220,34 @@ class HookList:
         """
         states = {}
         for key, hook in self:
-            state = hook.get_state()
+            try:
+                state = hook.get_state()
+            except BaseException as error:
+                errors.add_note(error, f"raised by {key}.get_state")
+                raise
             # An empty state is one too, for a hook that takes it back.
             if state or _overrides(hook, "set_state"):
                 states[key] = _encode(key, state)
         return states
 
     def stateless(self) -> list[str]:
-        """Returns the keys of the hooks whose class offers no state."""
-        return [key for key, hook in self if not _overrides(hook, "get_state")]
+        """Returns the keys of the hooks that have attributes to keep and offer no state."""
+        return [
+            key for key, hook in self if not _overrides(hook, "get_state") and _has_something(hook)
+        ]
+
+    def give(self, key: str, state: dict[str, Any]) -> None:
+        """Gives a hook its saved state.
+
+        Args:
+            key: of the hook.
+            state: what a checkpoint holds for it.
+        """
+        try:
+            self._hooks[key].set_state(state)
+        except BaseException as error:
+            errors.add_note(error, f"raised by {key}.set_state, given {_short(state)}")
+            raise
 
     def _key(self, hook: Hook) -> str:
         if hook.name is not None:
@@ -229,7 +265,8 @@ class HookList:
 
     def _call(self, key: str, method: Callable[[RunContext], None], ctx: RunContext) -> None:
         hook = self._hooks[key]
-        ctx.calling(key, hook.every_steps, may_stop=not hook.only_outputs)
+        steps = ctx.step - self._seen[key][0] if key in self._seen else hook.every_steps
+        ctx.calling(key, steps, may_stop=not hook.only_outputs)
         try:
             method(ctx)
         except SystemExit as error:
@@ -251,6 +288,36 @@ def decode(text: bytes | str) -> dict[str, Any]:
 
 def _overrides(hook: Hook, method: str) -> bool:
     return getattr(type(hook), method) is not getattr(Hook, method) or method in vars(hook)
+
+
+def _check_cadence(hook: Hook) -> None:
+    made, every, secs = type(hook).__name__, hook.every_steps, hook.every_secs
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise ValueError(
+            f"every_steps of {made} must be a whole number of at least 1, got {every!r}"
+        )
+    if secs is None:
+        return
+    if not (arguments.is_number(secs) and 0 < secs < float("inf")):
+        raise ValueError(f"every_secs of {made} must be a number above 0 or None, got {secs!r}")
+    if not hook.only_outputs:
+        raise ValueError(
+            f"{made} has every_secs = {secs!r}: only a hook with only_outputs = True may go by "
+            "time, since what the others do must not depend on it; set every_steps instead"
+        )
+
+
+def _has_something(hook: Hook) -> bool:
+    """Tells whether a hook has attributes that a resume loses: settings and variables apart."""
+    of_all = vars(Hook).keys() | getattr(Hook, "__annotations__", {}).keys()
+    return any(
+        name not in of_all and not hasattr(value, "assign") for name, value in vars(hook).items()
+    )
+
+
+def _short(state: Any) -> str:
+    text = repr(state)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def _encode(key: str, state: Any) -> str:

@@ -1,7 +1,8 @@
-"""A line of progress every so many steps.
+"""A line of progress every so many steps or seconds.
 
 Owns the text of the line. Promises to look only at what the context gives, so that a resumed run
-prints the same steps and values as an unbroken one. Refuses to draw bars: a line is fit for a file.
+prints the same values as an unbroken one, and by steps also the same lines. Refuses to draw bars: a
+line is fit for a file.
 """
 
 from __future__ import annotations
@@ -21,13 +22,25 @@ class LogProgress(Hook):
     between two lines of this process; the time to restore and to trace is no part of it.
 
     Args:
-        every_steps: steps between two lines.
+        every_steps: steps between two lines; None: 100, unless `every_secs` is given.
+        every_secs: seconds of training between two lines, instead.
+
+    Raises:
+        ValueError: both are given.
     """
 
     only_outputs = True
 
-    def __init__(self, every_steps: int = 100):
-        self.every_steps = every_steps
+    def __init__(self, every_steps: int | None = None, *, every_secs: float | None = None):
+        if every_steps is not None and every_secs is not None:
+            raise ValueError(
+                f"LogProgress(every_steps={every_steps!r}, every_secs={every_secs!r}): give one of "
+                "them at most"
+            )
+        if every_secs is not None:
+            self.every_secs = every_secs
+        else:
+            self.every_steps = 100 if every_steps is None else every_steps
         self._since: tuple[int, float] | None = None
 
     def begin(self, ctx: context.RunContext) -> None:

@@ -25,7 +25,7 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, preflight
+from trainer.run import content, members, preflight
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -56,9 +56,10 @@ def assemble(
         strategy: the variables are made under its scope.
         counter: int64 variable that counts the steps.
         hooks: the hooks.
-        methods: names that an attribute of the program must not hide.
+        methods: names of the trainer's own, which the program must not hide.
     """
     listed = hook_list.HookList(hooks)
+    members.check(program, hooks, methods)
     store = checkpoint_store.Store(
         settings.model_dir,
         max_to_keep=settings.max_to_keep,
@@ -69,8 +70,8 @@ def assemble(
     try:
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
         attributes = dict(user_attributes(program))
-        preflight.attributes(program, methods)
-        preflight.coverage(parts.compiled_step, parts.content.variables, attributes)
+        elsewhere = members.elsewhere(program)
+        preflight.coverage(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         preflight.hidden_state(parts.compiled_step)
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
@@ -84,6 +85,7 @@ def assemble(
 def add_hook(parts: Parts, hook: Hook) -> None:
     """Appends a hook to a trainer that is ready, with its saved state."""
     key = parts.hooks.add(hook)
+    members.of_hook(hook)
     before = set(parts.content.variables.entries)
     find_state(parts)
     variables = parts.content.variables
@@ -123,6 +125,8 @@ def _build(
             jit_compile=settings.jit_compile,
             name="train_step",
         )
+    if settings.seed is None and store.newest() is None:
+        preflight.own_seeds(source, seed)
     progress, stopwatch = Progress(counter, source), clock.Stopwatch()
     variables = variables_module.State((), settings.keep_program_values)
     bad = bad_numbers.BadNumbers(ignored=settings.on_nonfinite == "ignore")
@@ -154,11 +158,14 @@ def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:
         LOG.info("seed %d%s", seed, "" if asked is not None else " (drawn; kept in the checkpoint)")
         return seed
     if asked is not None and asked != newest.seed:
-        LOG.info(
-            "seed: the checkpoint has %d, the program asks %d, using %d",
+        LOG.warning(
+            "seed: the checkpoint has %d, the program asks %d, using %d: a seed has no effect once "
+            "there is a checkpoint. To branch runs with seeds of their own from it, give each a "
+            "model_dir of its own without checkpoints, and init_from=%r (weights alone are taken)",
             newest.seed,
             asked,
             newest.seed,
+            store.folder,
         )
     else:
         LOG.info("seed %d (from the checkpoint)", newest.seed)

@@ -104,6 +104,12 @@ def put(program: Any, what: Inside) -> Inside:
     return what
 
 
+def is_constructed(program: Any) -> bool:
+    """Tells whether a trainer is constructed."""
+    found: Inside | None = vars(program).get(_PLACE)
+    return found is not None and found.assembled is not None
+
+
 def begun(program: Any) -> Inside:
     """Returns a trainer's inside, as far as it is made.
 

@@ -136,7 +136,7 @@ def give_state(parts: Parts, key: str, hook: Hook) -> None:
     """Gives a hook the state that the checkpoint restored last holds for it, if it holds one."""
     saved = parts.content.hook_state(key)
     if saved is not None:
-        hook.set_state(saved)
+        parts.hooks.give(key, saved)
 
 
 def saved_variables_of_hooks(parts: Parts, known: set[str]) -> Mapping[str, Any]:

@@ -15,7 +15,8 @@ import tensorflow as tf
 from trainer import config, errors
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
-from trainer.graph import compiled, inspection
+from trainer.data import position
+from trainer.graph import compiled, inspection, way
 from trainer.state import variables as variables_module
 
 
@@ -60,7 +61,10 @@ def resume(store: checkpoint_store.Store, wanted: str) -> None:
 
 
 def coverage(
-    step: compiled.Step, variables: variables_module.State, attributes: Mapping[str, Any]
+    step: compiled.Step,
+    variables: variables_module.State,
+    attributes: Mapping[str, Any],
+    elsewhere: Mapping[str, Any] | None = None,
 ) -> None:
     """Checks that every variable which the step touches would be saved.
 
@@ -68,6 +72,7 @@ def coverage(
         step: the traced step.
         variables: what would be saved.
         attributes: the trainer's, to tell where a forgotten variable is.
+        elsewhere: what else the program's methods may have it from, by what it is.
 
     Raises:
         StateCoverageError: some would not.
@@ -76,10 +81,11 @@ def coverage(
     touched = inspection.touched_variables(step.function)
     missing = {handle: name for handle, name in touched.items() if handle not in held}
     if missing:
-        advice = [
-            f"{name}: {_advice(inspection.holder_of(handle, attributes))}"
-            for handle, name in missing.items()
-        ]
+        ways = {
+            handle: [way.way_to(handle, roots) for roots in (attributes, elsewhere or {})]
+            for handle in missing
+        }
+        advice = [f"{name}: {_advice(*ways[handle])}" for handle, name in missing.items()]
         raise errors.StateCoverageError(list(missing.values()), advice)
 
 
@@ -93,28 +99,36 @@ def hidden_state(step: compiled.Step) -> None:
         LOG.warning("train_step: a resumed run will differ because of %s", hidden)
 
 
-def _advice(holder: str | None) -> str:
-    if holder is None:
-        return "no attribute leads to it; write self.<name> = <what holds it> in build()"
-    return (
-        f"in attribute {holder}, which cannot be looked into; make it a tf.Module, list or dict, "
-        "or write self.<name> = <the variable>"
-    )
-
-
-def attributes(program: Any, methods: frozenset[str]) -> None:
-    """Checks that no attribute of a program hides a method of the trainer.
+def own_seeds(source: position.Source, drawn: int) -> None:
+    """Says where the program gave the data a seed and the run none, which fixes no order.
 
     Args:
-        program: the user's trainer.
-        methods: names of the trainer's own.
-
-    Raises:
-        ValueError: one does.
+        source: the training data.
+        drawn: seed of the run, which was drawn.
     """
-    for name in vars(program):
-        if name in methods and not name.startswith("_"):
-            raise ValueError(
-                f"the attribute {name!r} of {type(program).__name__} hides Trainer.{name}; give it "
-                "another name"
-            )
+    stages = source.own_seeds(drawn)
+    if stages:
+        LOG.info(
+            "the order of the data is another one in each fresh run: TensorFlow mixes the seed of "
+            "%s with the run's, and that was drawn (%d); set seed=... in the config to fix both",
+            ", ".join(stages),
+            drawn,
+        )
+
+
+def _advice(found: way.Way | None, elsewhere: way.Way | None) -> str:
+    nothing = "no attribute leads to it; write self.<name> = <what holds it> in build()"
+    if found is not None and found.kind == "function":
+        return f"{nothing} (the function {found.holder} alone holds it: {found.path})"
+    if found is not None and found.kind:
+        article = "an" if found.kind[0].lower() in "aeiou" else "a"
+        return (
+            f"in attribute {found.holder} ({found.kind}), which cannot be looked into: "
+            f"{found.path} leads to it, through {article} {found.kind}; make it a tf.Module, list "
+            "or dict with texts as keys, or write self.<name> = <the variable>"
+        )
+    if elsewhere is not None:
+        return (
+            f"it is {elsewhere.path}, no attribute; write self.<name> = <the variable> in build()"
+        )
+    return nothing

@@ -25,6 +25,8 @@ _FAILURES_IN_A_ROW = 3
 # would be left out, and whoever is killed right after a save would not find it, training waits for
 # it. A disk that once took longer is not waited for again.
 _PATIENCE_SECS, _FAST_SECS = 5.0, 0.5
+# Seconds that went into saves before it is said that a longer interval would be faster.
+_WORTH_SAYING_SECS = 10.0
 # What a save is taken to cost before one was measured: low, since the first shows what it does.
 _A_FILE_SECS, _BYTES_A_SEC, _MOST_GUESSED_SECS = 0.01, 1e9, 0.1
 _SMALL_DATA_BYTES, _LARGE_DATA_BYTES = 100_000, 10_000_000
@@ -58,7 +60,7 @@ class Saver:
         self._stop_saved: Any = parts.content.stop
         self.saved_step = parts.progress.restored_step
         if settings.save_every_steps is None and settings.save_every_secs is None:
-            LOG.warning(
+            LOG.info(
                 "no save interval is given: saving as often as %.3g %% of the time allows, and at "
                 "the end of the run; set save_every_steps or save_every_secs for a fixed one",
                 100 * settings.save_overhead,
@@ -271,7 +273,7 @@ class Saver:
         if self._went_on is None or self._said_slow:
             return
         trained = clock.now() - self._went_on
-        if self._write_secs > trained:
+        if self._write_secs > trained and self._write_secs * self._attempts > _WORTH_SAYING_SECS:
             self._said_slow = True
             LOG.info(
                 "a save takes %.3g s and the training between two of them %.3g s; a longer "

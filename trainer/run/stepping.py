@@ -56,7 +56,7 @@ class Stepper:
         call = run_steps(parts, limit, short_steps=self._short_steps)
         ended = parts.stopwatch.read()
         self._pace.record(call.steps, ended - begun)
-        progress.history.forget_before(parts.hooks.history_start(progress.step))
+        progress.history.forget_before(parts.hooks.memory_start(progress.step))
         progress.advance(call, (begun, ended))
         return call
 

@@ -59,7 +59,7 @@ def compare(path: str, saved: Settings, present: Settings, steps: Mapping[str, i
                     f"{line}, and {path} lies within a window; train to a window's end first"
                 )
             else:
-                LOG.info("%s; using %s", line, now)
+                LOG.warning("%s; using %s", line, now)
     if torn:
         raise errors.CheckpointMismatchError(path, [], [], torn)
 

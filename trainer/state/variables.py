@@ -8,6 +8,7 @@ variables (see `discovery`) or to read files.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,14 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import errors
+from trainer.base import wording
 from trainer.base.log import LOG
 from trainer.graph import snapshot
 from trainer.state.discovery import Entry
+
+# Names of hyper-parameters that optimizers hold as variables. What they hold besides (slots,
+# counts, Nadam's product, the scale of a loss) changes by itself.
+_SETTINGS = r"lr|(.*_)?(rate|decay|beta|rho|epsilon|lambda|clip)|beta_?\d|clip(norm|value)"
 
 Described = Mapping[str, tuple[str, list[int]]]
 
@@ -83,7 +89,11 @@ class State:
         ]
         for pattern in self._keep:
             if not fnmatch.filter([*self.entries, *described, *_NO_VARIABLES], pattern):
-                LOG.warning("keep_program_values: %r matches no name", pattern)
+                LOG.warning(
+                    "keep_program_values: %r matches no name.%s",
+                    pattern,
+                    wording.did_you_mean(pattern, {*self.entries, *described}),
+                )
         mismatch = (self._not_kept(only_there), self._not_kept(only_here), different)
         if any(mismatch):
             raise errors.CheckpointMismatchError(path, *mismatch)
@@ -146,13 +156,20 @@ def _difference(name: str, variable: tf.Variable, described: tuple[str, list[int
     )
 
 
+def _is_setting(entry: Entry) -> bool:
+    """Tells a hyper-parameter of an optimizer from its state, such as the scale of a loss."""
+    *above, last = entry.name.split("/")
+    of_old_keras = above[-1:] == ["hyper"]
+    return entry.kind == "optimizer" and (of_old_keras or re.fullmatch(_SETTINGS, last) is not None)
+
+
 def _log_difference(entry: Entry, value: tf.Tensor, kept: bool) -> None:
     """Says in one line where a hyper-parameter of the program is not the checkpoint's."""
-    if entry.kind != "optimizer" or value.shape.rank != 0 or not value.dtype.is_floating:
+    if not _is_setting(entry) or value.shape.rank != 0 or not value.dtype.is_floating:
         return
     saved, asked = np.asarray(value), np.asarray(entry.variable.read_value())
     if saved != asked:
-        LOG.info(
+        LOG.warning(
             "%s: the checkpoint has %s, the program asks %s, using %s%s",
             entry.name,
             saved,
