@@ -144,6 +144,7 @@ def test_flags_are_the_configs_fields():
         "max_secs": None,
         "max_process_secs": None,
         "grace_secs": 30.0,
+        "stop_signals": ["SIGTERM", "SIGINT", "SIGHUP"],
         "intra_op_threads": None,
         "private_flags": [],
     }

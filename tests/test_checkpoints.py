@@ -21,12 +21,13 @@ from trainer.run import inside
 from conftest import HERE, Summing, crash, run_python
 from support import faults
 
+DIARIES = ("heartbeat.json", "journal.jsonl")
 PARTS = {"manifest.json", "state.data-00000-of-00001", "state.index"}
 
 
 def names(folder):
-    """Returns what lies in a run folder, but for the journal."""
-    return sorted(name for name in os.listdir(folder) if name != "journal.jsonl")
+    """Returns what lies in a run folder, but for what is there to be read by people."""
+    return sorted(name for name in os.listdir(folder) if name not in DIARIES)
 
 
 def lay_anew(folder, before):

@@ -151,7 +151,7 @@ def test_prune(run, command, folder):
     }
     assert command("prune") == (0, "nothing to remove\n")
     assert sorted(os.listdir(folder)) == [
-        *("LOCK", "checkpoint", "ckpt-10", "journal.jsonl", "notes.txt")
+        *("LOCK", "checkpoint", "ckpt-10", "heartbeat.json", "journal.jsonl", "notes.txt")
     ]
 
 

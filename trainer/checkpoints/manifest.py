@@ -8,8 +8,8 @@ Format: one JSON object. `digest` is the SHA-256 of the same object without that
 sorted keys and no blanks. `files` maps a file name to its `bytes` and, for the index, `sha256`.
 `tensors` maps each name to `[dtype, shape]`, `variables` lists those that are variables. `step`,
 `trained_secs`, `seed` and `written_at` (seconds since 1970, for display only) describe the run,
-`versions` the software. `fingerprint`, which may be missing, says what the program was made of, in
-named parts.
+`versions` the software. Two fields may be missing: `fingerprint` says what the program was made of,
+in named parts; `outputs` holds what hooks may read of the last step, `[dtype, bytes in base 64]`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from trainer.checkpoints import layout
 
 FORMAT = 1
+_MAY_BE_MISSING = ("fingerprint", "outputs")
 
 
 class LaterFormatError(ValueError):
@@ -42,6 +43,7 @@ class Manifest:
         written_at: seconds since 1970, for display only.
         versions: package name to version.
         fingerprint: what the program was made of (see `trainer.fingerprint`); None: not known.
+        outputs: name of each output of the step to [dtype name, its bytes in base 64].
     """
 
     step: int
@@ -53,6 +55,7 @@ class Manifest:
     written_at: float
     versions: dict[str, str]
     fingerprint: dict[str, Any] | None = None
+    outputs: dict[str, list[str]] | None = None
 
     @property
     def bytes(self) -> int:
@@ -63,8 +66,9 @@ class Manifest:
 def encode(manifest: Manifest) -> bytes:
     """Returns the content of the file."""
     content = {"format": FORMAT, **dataclasses.asdict(manifest)}
-    if manifest.fingerprint is None:
-        del content["fingerprint"]
+    for name in _MAY_BE_MISSING:
+        if content[name] is None:
+            del content[name]
     content["digest"] = _digest(content)
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
@@ -91,8 +95,9 @@ def decode(content: bytes) -> Manifest:
             f"{layout.MANIFEST} is of format {written!r} and this version reads format {FORMAT}; "
             "use the version that wrote it"
         )
-    try:
-        return Manifest(**parsed)
+    known = {field.name for field in dataclasses.fields(Manifest)}
+    try:  # a later version of this format may say more, which is passed over
+        return Manifest(**{name: value for name, value in parsed.items() if name in known})
     except TypeError as error:
         raise ValueError(f"{layout.MANIFEST} has other fields than this format ({error})") from None
 

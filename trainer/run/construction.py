@@ -18,7 +18,7 @@ from trainer import config
 from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
-from trainer.data import sources
+from trainer.data import position, sources
 from trainer.fingerprint import data as fingerprint_data
 from trainer.fingerprint import program as fingerprint
 from trainer.graph import bad_numbers, compiled
@@ -107,24 +107,7 @@ def _build(
 ) -> Parts:
     """Makes everything that a restore needs to be there: variables above all."""
     seed = _choose_seed(store, settings.seed)
-
-    def make_dataset() -> Any:
-        seeds.plant(seed)
-        with strategy.scope():
-            return program.train_dataset()
-
-    outside = fingerprint_data.Moment()
-    seeds.plant(seed)
-    with strategy.scope():
-        program.build()
-        source = sources.open_source(make_dataset, settings.epochs, settings.data_position)
-        fingerprint.check_seeds(source, outside, settings)
-        step = compiled.Step(
-            program.train_step,
-            source.element_spec,
-            jit_compile=settings.jit_compile,
-            name="train_step",
-        )
+    source, step = _trace(program, settings, strategy, seed)
     if settings.seed is None and store.newest() is None:
         preflight.own_seeds(source, seed)
     progress, stopwatch = Progress(counter, source), clock.Stopwatch()
@@ -148,6 +131,31 @@ def _build(
     entries = parts.content.variables.entries
     parts.fingerprint.take(step.function, {name: e.variable for name, e in entries.items()})
     return parts
+
+
+def _trace(
+    program: Any, settings: config.TrainerConfig, strategy: tf.distribute.Strategy, seed: int
+) -> tuple[position.Source, compiled.Step]:
+    """Has the program make its variables and its data, and traces its step."""
+
+    def make_dataset() -> Any:
+        seeds.plant(seed)
+        with strategy.scope():
+            return program.train_dataset()
+
+    outside = fingerprint_data.Moment()
+    seeds.plant(seed)
+    with strategy.scope():
+        program.build()
+        source = sources.open_source(make_dataset, settings.epochs, settings.data_position)
+        fingerprint.check_seeds(source, outside, settings)
+        step = compiled.Step(
+            program.train_step,
+            source.element_spec,
+            jit_compile=settings.jit_compile,
+            name="train_step",
+        )
+    return source, step
 
 
 def _choose_seed(store: checkpoint_store.Store, asked: int | None) -> int:

@@ -8,6 +8,7 @@ The names, from the table in `state.names`:
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from trainer.state import names, optimizer_settings, seeds
 from trainer.state import variables as variables_module
 
 __doc__ = f"{__doc__}{names.table()}"
+
+Output = list[str]  # the name of a type, and the bytes of a value in base 64
 
 
 @dataclasses.dataclass
@@ -72,8 +75,6 @@ class Content:
         step = self.progress.step
         pending = self.progress.history.pending(self.hooks.history_start(step), step)
         tensors |= {names.HISTORY + name: tf.constant(values) for name, values in pending.items()}
-        last = self.progress.history.last_outputs()
-        tensors |= {names.OUTPUTS + name: tf.constant(value) for name, value in last.items()}
         return tensors
 
     def check(
@@ -117,13 +118,24 @@ class Content:
         )
         self._check_settings(path, tensors)
 
-    def apply(self, path: str, step: int, tensors: Mapping[str, Any]) -> None:
+    def last_outputs(self) -> dict[str, Output]:
+        """Returns what hooks may read of the last step: it follows from the rest, and is no state.
+
+        Name to the name of the type and the bytes of the value, in base 64.
+        """
+        last = self.progress.history.last_outputs()
+        return {name: _as_text(value) for name, value in last.items()}
+
+    def apply(
+        self, path: str, step: int, tensors: Mapping[str, Any], outputs: Mapping[str, Output]
+    ) -> None:
         """Takes everything back, after `check`.
 
         Args:
             path: folder of the checkpoint, for the message.
             step: completed steps of the checkpoint.
             tensors: what `collect` returned.
+            outputs: what `last_outputs` returned.
 
         Raises:
             CheckpointMismatchError: the saved iterator is that of another pipeline.
@@ -145,7 +157,7 @@ class Content:
             json.loads(_text(tensors[names.LEFT_OUT])) if names.LEFT_OUT in tensors else []
         )
         series = {name: np.asarray(value) for name, value in _below(names.HISTORY, tensors).items()}
-        last = {name: np.asarray(value) for name, value in _below(names.OUTPUTS, tensors).items()}
+        last = {name: _from_text(text) for name, text in outputs.items()}
         self.progress.history.replace(step, series, last, self.stopwatch.before)
         self.hook_tensors = {n: t for n, t in tensors.items() if n.startswith(names.HOOKS)}
         # Last: what was restored until here may have drawn from the global generators.
@@ -174,6 +186,16 @@ def _below(head: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hook_of(name: str) -> str | None:
     return name.removeprefix(names.HOOKS).split("/")[0] if name.startswith(names.HOOKS) else None
+
+
+def _as_text(value: Any) -> Output:
+    array = np.asarray(value)
+    return [tf.as_dtype(array.dtype).name, base64.b64encode(array.tobytes()).decode()]
+
+
+def _from_text(text: Output) -> Any:
+    dtype, content = text
+    return np.frombuffer(base64.b64decode(content), tf.as_dtype(dtype).as_numpy_dtype).reshape(())
 
 
 def _text(tensor: Any) -> str:

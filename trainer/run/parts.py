@@ -94,7 +94,7 @@ def take_back(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
     manifest, tensors = found
     parts.fingerprint.check(path, manifest.fingerprint)
     parts.content.check(path, manifest.variables, manifest.tensors, tensors)
-    parts.content.apply(path, manifest.step, tensors)
+    parts.content.apply(path, manifest.step, tensors, manifest.outputs or {})
     parts.progress.go_to(manifest.step)
     restored = {name: tensors[name] for name in manifest.variables}
     bad = parts.bad_numbers.in_state(restored)

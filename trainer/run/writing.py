@@ -55,6 +55,7 @@ class _Snapshot:
     stop: Any
     tensors: dict[str, Any]
     variables: list[str]
+    outputs: dict[str, list[str]]
     taken: float
 
 
@@ -98,6 +99,7 @@ class Writer:
             stop=parts.content.stop,
             tensors=tensors,
             variables=list(parts.content.variables.entries),
+            outputs=parts.content.last_outputs(),
             taken=taken,
         )
         self._future = _threads("writer").submit(self._write, found, 2 if waited_for else 1)
@@ -143,6 +145,7 @@ class Writer:
                 written_at=time.time(),
                 versions=_versions(),
                 fingerprint=self._parts.fingerprint.saved,
+                outputs=found.outputs,
             )
 
         written = self._parts.store.save(found.step, found.tensors, describe, streams=streams)

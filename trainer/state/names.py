@@ -20,7 +20,6 @@ NUMPY_RANDOM = "trainer/random/numpy"
 STOP = "trainer/stop"
 LEFT_OUT = "trainer/left_out"
 KEPT = "trainer/kept"
-OUTPUTS = "trainer/outputs/"
 SECS = "trainer/secs"
 
 TABLE = {
@@ -39,7 +38,6 @@ TABLE = {
     PYTHON_RANDOM: "JSON text: Python's global generator",
     NUMPY_RANDOM: "JSON text: NumPy's global generator",
     STOP: "JSON text: who asked the run to stop, or null",
-    OUTPUTS + "<output>": "the value of the last step",
     KEPT: "JSON text: keep_program_values it was written with; absent if none",
     LEFT_OUT: "JSON text: steps whose batches are left out; absent if none is",
     SECS: "float64: seconds of training",
@@ -50,11 +48,8 @@ _NOT_COMPARED = (SECS, ITERATOR, EPOCH_START)
 
 
 def is_compared(name: str) -> bool:
-    """Tells whether a name is part of a digest of the state.
-
-    The last outputs are not: they follow from the rest, and are kept for hooks to read.
-    """
-    return name not in _NOT_COMPARED and not name.startswith(OUTPUTS)
+    """Tells whether a name is part of a digest of the state."""
+    return name not in _NOT_COMPARED
 
 
 def table() -> str:
