@@ -74,8 +74,11 @@ def _write(files: files_module.Files, folder: str, look: Callable[[], dict[str, 
     path, scratch = (files.join(folder, name) for name in (NAME, f"{NAME}.tmp"))
     with contextlib.suppress(Exception):  # whatever fails here must not reach training
         content = json.dumps({**now, "process": os.getpid(), **look()}).encode()
-        if files.atomic_rename:
+        if not files.atomic_rename:
+            files.write(path, content)
+            return
+        try:
             files.write(scratch, content)
             files.rename(scratch, path)
-        else:
-            files.write(path, content)
+        except OSError:
+            files.remove(scratch)  # on a full disk an empty one would stay
