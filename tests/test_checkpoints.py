@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
-from trainer.checkpoints import files, layout, manifest, store
+from trainer.checkpoints import file_names, files, manifest, store
 from trainer.run import inside
 
 from conftest import HERE, Summing, crash, run_python
@@ -538,10 +538,10 @@ def test_a_really_full_disk(make, tmp_path):
         assert set(names(volume / "run")) == {
             "LOCK",
             "checkpoint",
-            *(layout.checkpoint(step) for step in whole),
+            *(file_names.checkpoint(step) for step in whole),
         }
         program.close()
-        shutil.rmtree(volume / "run" / layout.checkpoint(whole[0]))
+        shutil.rmtree(volume / "run" / file_names.checkpoint(whole[0]))
         with make(Big, model_dir=volume / "run", max_to_keep=1) as resumed:
             assert resumed.restored_step == whole[-1]
     finally:

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import trainer
-from trainer.checkpoints import files, layout, manifest, reading, store
+from trainer.checkpoints import file_names, files, manifest, reading, store
 
 from support.lives import save
 
 DATA = "state.data-00000-of-00001"
-PARTS = (layout.MANIFEST, layout.INDEX, DATA)
+PARTS = (file_names.MANIFEST, file_names.INDEX, DATA)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_a_save_through_a_link_that_leads_nowhere(copy):
 
 @pytest.mark.parametrize("kind", ["a later format", "no digest", "another shape", "a list"])
 def test_manifests_of_other_makes(copy, kind):
-    path = copy / "ckpt-2" / layout.MANIFEST
+    path = copy / "ckpt-2" / file_names.MANIFEST
     content = json.loads(path.read_text())
     del content["digest"]
     if kind == "a later format":

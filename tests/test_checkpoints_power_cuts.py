@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer.checkpoints import files, layout, store
+from trainer.checkpoints import file_names, files, store
 
 from support import faults, powercut
 from support.lives import check_recovery, life, save
@@ -111,7 +111,7 @@ def test_a_short_write(tmp_path, size):
     os.makedirs(folder)
     save(target, 1)
     save(target, 2)
-    for name in (layout.MANIFEST, layout.INDEX, DATA):
+    for name in (file_names.MANIFEST, file_names.INDEX, DATA):
         shutil.copytree(folder, tmp_path / name)
         path = tmp_path / name / "ckpt-2" / name
         path.write_bytes(path.read_bytes()[:size])
@@ -150,7 +150,9 @@ def test_where_a_rename_is_not_atomic(tmp_path):
     found = store.Store(folder).recover(lambda path, found: None)
     assert found[0].step == 3
     files = target.files
-    files.remove(files.join(target.path(3), layout.MANIFEST))  # as a kill before the mark leaves it
+    files.remove(
+        files.join(target.path(3), file_names.MANIFEST)
+    )  # as a kill before the mark leaves it
     found = store.Store(folder).recover(lambda path, found: None)
     assert found[0].step == 2
     assert found[1]["w"].numpy().tolist() == [2.0] * 4

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
-from trainer.checkpoints import layout
+from trainer.checkpoints import file_names
 
 from conftest import Summing, crash
 
@@ -118,7 +118,7 @@ def test_a_copied_checkpoint_is_not_taken_for_another_step(make, folder, said):
 def test_a_killed_replacement_is_undone_before_anything_is_decided(make, folder, resume):
     seed = make(seed=None, max_steps=3)
     seed.train()
-    pathlib.Path(folder, "ckpt-3").rename(pathlib.Path(folder, layout.passing("ckpt-3", "old")))
+    pathlib.Path(folder, "ckpt-3").rename(pathlib.Path(folder, file_names.passing("ckpt-3", "old")))
     with pytest.raises(trainer.CheckpointError, match="resume='never'"):
         make(resume="never")
     program = make(seed=None, resume=resume)

@@ -9,7 +9,7 @@ import os
 import tensorflow as tf
 
 import trainer
-from trainer.checkpoints import layout
+from trainer.checkpoints import file_names
 
 EVERY, KEEP = 3, 2
 
@@ -46,7 +46,7 @@ class Ours:
         """Returns the names in the folder that a run which was never killed would not leave."""
         folder = self._trainer.model_dir
         own = {"LOCK", "checkpoint", "journal.jsonl"}
-        own |= {layout.checkpoint(step) for step in self._trainer.checkpoints[-KEEP:]}
+        own |= {file_names.checkpoint(step) for step in self._trainer.checkpoints[-KEEP:]}
         return sorted(
             name
             for name in set(os.listdir(folder)) - own

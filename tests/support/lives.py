@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from trainer.checkpoints import layout, manifest, store
+from trainer.checkpoints import file_names, manifest, store
 
 
 def tensors(step):
@@ -41,7 +41,7 @@ def check_recovery(folder, acknowledged, written):
         assert acknowledged is None or step >= acknowledged, f"{step} after {acknowledged}"
         assert found[1]["w"].numpy().tolist() == [float(step)] * 4
     save(recovered, 100)
-    left = [name for name in os.listdir(folder) if layout.is_leftover(name)]
+    left = [name for name in os.listdir(folder) if file_names.is_leftover(name)]
     assert left == []
     assert len(recovered.complete()) <= 2
     assert recovered.complete()[-1] == 100

@@ -6,9 +6,10 @@ Refuses to know what the tensors mean, or to look at a clock or an interval.
 
 files     every file operation, behind one small interface
 bundle    named tensors to files and back
-layout    which name means what
+file_names which name means what
 manifest  the file that vouches for a checkpoint
 reading   one checkpoint: the checks, and what counts as damage
+recovery  which checkpoint a run goes on from
 commit    the order of operations that makes a checkpoint appear whole or not at all
 lock      one writer per folder
 retention which checkpoints need not be kept

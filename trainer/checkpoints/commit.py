@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from trainer.checkpoints import file_names
 from trainer.checkpoints import files as files_module
-from trainer.checkpoints import layout
 from trainer.checkpoints import manifest as manifest_module
 
 Describe = Callable[[dict[str, dict[str, Any]]], manifest_module.Manifest]
@@ -43,17 +43,17 @@ def write(
     Raises:
         OSError, tf.errors.OpError: an operation failed; the folder is as it was but for leftovers.
     """
-    final = files.join(folder, layout.checkpoint(step))
+    final = files.join(folder, file_names.checkpoint(step))
     if not files.atomic_rename:
         return _write_marked(files, final, tensors, describe)
     # A fresh folder: a kill while writing leaves every existing checkpoint as it is.
-    scratch = files.join(folder, layout.passing(layout.checkpoint(step), "tmp"))
+    scratch = files.join(folder, file_names.passing(file_names.checkpoint(step), "tmp"))
     files.make_folder(scratch)
-    for mark in layout.MARKS:
+    for mark in file_names.MARKS:
         if files.exists(files.join(final, mark)):  # saved again at the same step: still pinned
             files.write(files.join(scratch, mark), b"")
     manifest = _fill(files, scratch, tensors, describe, streams)
-    for name in (*manifest.files, layout.MANIFEST):
+    for name in (*manifest.files, file_names.MANIFEST):
         # Content before name: a power cut after the rename cannot leave empty files behind it.
         files.sync(files.join(scratch, name))
     files.sync_folder(scratch)  # the three entries themselves
@@ -61,7 +61,7 @@ def write(
     if files.exists(final):
         # The name is taken (an explicit save at a step saved before). A kill between the two
         # renames is undone by `put_back`.
-        old = files.join(folder, layout.passing(layout.checkpoint(step), "old"))
+        old = files.join(folder, file_names.passing(file_names.checkpoint(step), "old"))
         files.rename(final, old)
     files.rename(scratch, final)  # the commit: before it there is nothing, after it everything
     files.sync_folder(folder)  # a power cut from here on cannot take the rename back
@@ -74,7 +74,7 @@ def put_back(files: files_module.Files, folder: str) -> None:
     """Undoes a replacement that a kill cut between its two renames."""
     names = set(files.names(folder))
     for name in sorted(names):
-        original = layout.replaced(name)
+        original = file_names.replaced(name)
         if original is not None and original not in names:
             files.rename(files.join(folder, name), files.join(folder, original))
             files.sync_folder(folder)
@@ -88,15 +88,15 @@ def delete(files: files_module.Files, folder: str, name: str) -> None:
     path = files.join(folder, name)
     if files.atomic_rename:
         # A kill while unlinking must not leave half a checkpoint under a checkpoint's name.
-        doomed = files.join(folder, layout.passing(name, "deleted"))
+        doomed = files.join(folder, file_names.passing(name, "deleted"))
         files.rename(path, doomed)
-        marked = any(files.exists(files.join(doomed, mark)) for mark in layout.MARKS)
-        if marked and layout.step_of(name) is not None:
+        marked = any(files.exists(files.join(doomed, mark)) for mark in file_names.MARKS)
+        if marked and file_names.step_of(name) is not None:
             files.rename(doomed, path)
             return
         files.remove_folder(doomed)
     else:
-        files.remove(files.join(path, layout.MANIFEST))  # the mark goes first
+        files.remove(files.join(path, file_names.MANIFEST))  # the mark goes first
         files.remove_folder(path)
 
 
@@ -106,11 +106,11 @@ def write_state_file(files: files_module.Files, folder: str, steps: list[int]) -
     Format: text proto `tensorflow.CheckpointState`. Written after the checkpoints that it names, so
     that a kill leaves it stale at worst; recovery never reads it, and rewrites it.
     """
-    path = files.join(folder, layout.STATE_FILE)
+    path = files.join(folder, file_names.STATE_FILE)
     if not files.atomic_rename:
         files.write(path, state_file_content(steps))
         return
-    scratch = files.join(folder, layout.passing(layout.STATE_FILE, "tmp"))
+    scratch = files.join(folder, file_names.passing(file_names.STATE_FILE, "tmp"))
     files.write(scratch, state_file_content(steps))
     files.sync(scratch)
     files.rename(scratch, path)  # never half a file under the name that TensorFlow trusts
@@ -119,7 +119,7 @@ def write_state_file(files: files_module.Files, folder: str, steps: list[int]) -
 
 def state_file_content(steps: list[int]) -> bytes:
     """Returns the text proto that names the checkpoints `steps`, ascending."""
-    paths = [json.dumps(f"{layout.checkpoint(step)}/{layout.BUNDLE}") for step in steps]
+    paths = [json.dumps(f"{file_names.checkpoint(step)}/{file_names.BUNDLE}") for step in steps]
     lines = [f"model_checkpoint_path: {paths[-1]}\n"] if paths else []
     lines += [f"all_model_checkpoint_paths: {path}\n" for path in paths]
     return "".join(lines).encode()
@@ -132,7 +132,7 @@ def _write_marked(
     describe: Describe,
 ) -> manifest_module.Manifest:
     """Where a rename is copy and delete, the manifest is written last and is the mark."""
-    mark = files.join(final, layout.MANIFEST)
+    mark = files.join(final, file_names.MANIFEST)
     files.make_folder(final)
     if files.exists(mark):
         files.remove(mark)
@@ -146,14 +146,14 @@ def _fill(
     describe: Describe,
     streams: int,
 ) -> manifest_module.Manifest:
-    files.write_bundle(files.join(scratch, layout.BUNDLE), tensors, streams)
-    index = files.read(files.join(scratch, layout.INDEX))
-    written = {layout.INDEX: {"bytes": len(index), "sha256": manifest_module.sha256(index)}}
+    files.write_bundle(files.join(scratch, file_names.BUNDLE), tensors, streams)
+    index = files.read(files.join(scratch, file_names.INDEX))
+    written = {file_names.INDEX: {"bytes": len(index), "sha256": manifest_module.sha256(index)}}
     written |= {
         name: {"bytes": files.size(files.join(scratch, name))}
         for name in files.names(scratch)
-        if layout.is_data(name)
+        if file_names.is_data(name)
     }
     manifest = describe(written)
-    files.write(files.join(scratch, layout.MANIFEST), manifest_module.encode(manifest))
+    files.write(files.join(scratch, file_names.MANIFEST), manifest_module.encode(manifest))
     return manifest

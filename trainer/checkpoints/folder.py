@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 
 from trainer import errors
+from trainer.checkpoints import file_names, reading
 from trainer.checkpoints import files as files_module
-from trainer.checkpoints import layout, reading
 from trainer.checkpoints import manifest as manifest_module
 
 _LOOKS, _LOOK_SECS = 5, 0.02  # at a checkpoint that was just pinned
@@ -35,15 +35,17 @@ class Folder:
 
     def numbered(self) -> list[int]:
         """Returns the steps that have a checkpoint folder of ours, whole or not, ascending."""
-        steps = (layout.step_of(name) for name in self.files.names(self.folder))
+        steps = (file_names.step_of(name) for name in self.files.names(self.folder))
         return sorted(
-            step for step in steps if step is not None and self._is_ours(layout.checkpoint(step))
+            step
+            for step in steps
+            if step is not None and self._is_ours(file_names.checkpoint(step))
         )
 
     def recoverable(self) -> list[int]:
         """Returns the steps of `numbered`, and of those that a killed replacement put aside."""
-        names = (layout.replaced(name) or "" for name in self.files.names(self.folder))
-        old = (layout.step_of(name) for name in names)
+        names = (file_names.replaced(name) or "" for name in self.files.names(self.folder))
+        old = (file_names.step_of(name) for name in names)
         return sorted({*self.numbered(), *(step for step in old if step is not None)})
 
     def complete(self) -> list[int]:
@@ -76,11 +78,11 @@ class Folder:
 
     def set_aside(self) -> list[str]:
         """Returns the names of the checkpoints that were set aside."""
-        return [name for name in self.files.names(self.folder) if layout.is_set_aside(name)]
+        return [name for name in self.files.names(self.folder) if file_names.is_set_aside(name)]
 
     def is_pinned(self, step: int) -> bool:
         """Tells whether checkpoint `step` is pinned: never removed to make room."""
-        return self._is_marked(step, layout.PIN)
+        return self._is_marked(step, file_names.PIN)
 
     def pin(self, step: int, *, on: bool) -> None:
         """Pins checkpoint `step`, or takes the pin off; needs no lock.
@@ -89,28 +91,28 @@ class Folder:
             CheckpointError: the run that goes on removed it at that moment.
         """
         try:
-            self._mark(step, layout.PIN, on=on)
+            self._mark(step, file_names.PIN, on=on)
         except FileNotFoundError as error:
             raise _removed(step) from error
         # A save may have chosen it before it was pinned: it comes back then, in a moment.
         for _ in range(_LOOKS):
-            if self.files.exists(self.files.join(self.path(step), layout.MANIFEST)):
+            if self.files.exists(self.files.join(self.path(step), file_names.MANIFEST)):
                 return
             time.sleep(_LOOK_SECS)
         raise _removed(step)
 
     def best(self) -> int | None:
         """Returns the step of the checkpoint that is kept for being the best, or None."""
-        marked = [step for step in self.numbered() if self._is_marked(step, layout.BEST)]
+        marked = [step for step in self.numbered() if self._is_marked(step, file_names.BEST)]
         return max(marked, default=None)
 
     def mark_best(self, step: int) -> None:
         """Makes checkpoint `step` the one that is kept for being the best."""
-        before = [old for old in self.numbered() if self._is_marked(old, layout.BEST)]
-        self._mark(step, layout.BEST, on=True)
+        before = [old for old in self.numbered() if self._is_marked(old, file_names.BEST)]
+        self._mark(step, file_names.BEST, on=True)
         for old in before:  # only now: a kill between leaves two kept, never none
             if old != step:
-                self._mark(old, layout.BEST, on=False)
+                self._mark(old, file_names.BEST, on=False)
 
     def _is_marked(self, step: int, mark: str) -> bool:
         return self.files.exists(self.files.join(self.path(step), mark))
@@ -125,7 +127,7 @@ class Folder:
 
     def path(self, step: int) -> str:
         """Returns the folder of checkpoint `step`."""
-        return self.files.join(self.folder, layout.checkpoint(step))
+        return self.files.join(self.folder, file_names.checkpoint(step))
 
     def _is_ours(self, name: str) -> bool:
         """Tells a checkpoint folder, whole or damaged, from a stranger's folder of that name."""
@@ -133,7 +135,7 @@ class Folder:
         if not self.files.is_folder(path):
             return False
         names = self.files.names(path)
-        return not names or any(layout.is_own(name) for name in names)
+        return not names or any(file_names.is_own(name) for name in names)
 
     def _plausible(self, step: int) -> manifest_module.Manifest | None:
         try:

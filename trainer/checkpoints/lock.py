@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from trainer import errors
 from trainer.base.log import LOG
-from trainer.checkpoints import layout
+from trainer.checkpoints import file_names
 
 _owned: dict[tuple[int, int], Lock] = {}  # device and inode of each folder locked by this process
 
@@ -77,7 +77,7 @@ class Lock:
                 f"this trainer of {self._folder} was closed; construct it again to go on"
             )
         try:
-            there = os.stat(os.path.join(self._folder, layout.LOCK)).st_ino
+            there = os.stat(os.path.join(self._folder, file_names.LOCK)).st_ino
         except OSError:
             there = None
         if there != os.fstat(self._descriptor).st_ino:
@@ -94,7 +94,7 @@ class Lock:
             os.close(self._descriptor)
 
     def _acquire(self) -> int:
-        path = os.path.join(self._folder, layout.LOCK)
+        path = os.path.join(self._folder, file_names.LOCK)
         descriptor = _open(path)
         try:
             former = _read_owner(descriptor)
@@ -124,7 +124,7 @@ def living_owner(folder: str) -> dict[str, object] | None:
         folder: the run folder.
     """
     try:
-        descriptor = os.open(os.path.join(folder, layout.LOCK), os.O_RDONLY)
+        descriptor = os.open(os.path.join(folder, file_names.LOCK), os.O_RDONLY)
     except OSError:
         return None
     try:

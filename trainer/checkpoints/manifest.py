@@ -19,7 +19,7 @@ import hashlib
 import json
 from typing import Any
 
-from trainer.checkpoints import layout
+from trainer.checkpoints import file_names
 
 FORMAT = 1
 _MAY_BE_MISSING = ("fingerprint", "outputs")
@@ -83,23 +83,25 @@ def decode(content: bytes) -> Manifest:
     try:
         parsed = json.loads(content)
     except ValueError as error:
-        raise ValueError(f"{layout.MANIFEST} is no JSON ({error})") from None
+        raise ValueError(f"{file_names.MANIFEST} is no JSON ({error})") from None
     if not isinstance(parsed, dict) or "digest" not in parsed:
-        raise ValueError(f"{layout.MANIFEST} has no digest")
+        raise ValueError(f"{file_names.MANIFEST} has no digest")
     digest = parsed.pop("digest")
     if digest != _digest(parsed):
-        raise ValueError(f"{layout.MANIFEST} does not have the digest that it names")
+        raise ValueError(f"{file_names.MANIFEST} does not have the digest that it names")
     written = parsed.pop("format", None)
     if written != FORMAT:
         raise LaterFormatError(
-            f"{layout.MANIFEST} is of format {written!r} and this version reads format {FORMAT}; "
-            "use the version that wrote it"
+            f"{file_names.MANIFEST} is of format {written!r} and this version reads format "
+            f"{FORMAT}; use the version that wrote it"
         )
     known = {field.name for field in dataclasses.fields(Manifest)}
     try:  # a later version of this format may say more, which is passed over
         return Manifest(**{name: value for name, value in parsed.items() if name in known})
     except TypeError as error:
-        raise ValueError(f"{layout.MANIFEST} has other fields than this format ({error})") from None
+        raise ValueError(
+            f"{file_names.MANIFEST} has other fields than this format ({error})"
+        ) from None
 
 
 def sha256(content: bytes) -> str:

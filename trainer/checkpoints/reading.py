@@ -13,8 +13,8 @@ import errno
 from collections.abc import Iterator
 
 from trainer import errors
+from trainer.checkpoints import file_names
 from trainer.checkpoints import files as files_module
-from trainer.checkpoints import layout
 from trainer.checkpoints import manifest as manifest_module
 
 # What a lost or rotten file looks like; any other OSError says nothing about the content.
@@ -43,22 +43,22 @@ def read_manifest(files: files_module.Files, path: str) -> manifest_module.Manif
         CheckpointError: it was written by a later version.
         OSError: the files cannot be reached just now.
     """
-    content = _read(files, path, layout.MANIFEST)
+    content = _read(files, path, file_names.MANIFEST)
     try:
         manifest = manifest_module.decode(content)
     except manifest_module.LaterFormatError as error:
         raise errors.CheckpointError(f"{path}: {error}") from None
     except ValueError as error:
         raise errors.DamagedCheckpointError(path, str(error)) from None
-    named = layout.step_of(files.split(path)[1])
+    named = file_names.step_of(files.split(path)[1])
     if named is not None and named != manifest.step:
-        reason = f"{layout.MANIFEST} is that of step {manifest.step}"
+        reason = f"{file_names.MANIFEST} is that of step {manifest.step}"
         raise errors.DamagedCheckpointError(path, reason)
-    index = _read(files, path, layout.INDEX)
-    _check_size(path, layout.INDEX, len(index), manifest)
-    if manifest_module.sha256(index) != manifest.files[layout.INDEX]["sha256"]:
+    index = _read(files, path, file_names.INDEX)
+    _check_size(path, file_names.INDEX, len(index), manifest)
+    if manifest_module.sha256(index) != manifest.files[file_names.INDEX]["sha256"]:
         raise errors.DamagedCheckpointError(
-            path, f"{layout.INDEX} is not the one it was saved with"
+            path, f"{file_names.INDEX} is not the one it was saved with"
         )
     for name in _data_files(manifest):
         with _judging(path, name):
@@ -88,7 +88,7 @@ def read(
         tf.errors.CancelledError,
     )
     try:
-        return manifest, files.read_bundle(files.join(path, layout.BUNDLE), dtypes)
+        return manifest, files.read_bundle(files.join(path, file_names.BUNDLE), dtypes)
     except passing:
         raise
     except (tf.errors.OpError, IndexError, ValueError) as error:
@@ -99,7 +99,7 @@ def read(
 
 
 def _data_files(manifest: manifest_module.Manifest) -> list[str]:
-    return [name for name in manifest.files if layout.is_data(name)]
+    return [name for name in manifest.files if file_names.is_data(name)]
 
 
 def _read(files: files_module.Files, path: str, name: str) -> bytes:

@@ -15,7 +15,16 @@ from collections.abc import Callable
 
 from trainer import errors
 from trainer.base.log import LOG
-from trainer.checkpoints import commit, layout, lock, reading, retention, room, tidying
+from trainer.checkpoints import (
+    commit,
+    file_names,
+    lock,
+    reading,
+    recovery,
+    retention,
+    room,
+    tidying,
+)
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import folder as folder_module
 from trainer.checkpoints import manifest as manifest_module
@@ -113,7 +122,7 @@ class Store(folder_module.Folder):
         return sorted(listed)
 
     def _has_manifest(self, step: int) -> bool:
-        return self.files.exists(self.files.join(self.path(step), layout.MANIFEST))
+        return self.files.exists(self.files.join(self.path(step), file_names.MANIFEST))
 
     def prune(self, keep: int | None) -> list[str]:
         """Removes leftovers, what was set aside, and all but the newest `keep`, if it is a number.
@@ -130,14 +139,10 @@ class Store(folder_module.Folder):
         if keep is not None:
             self._max_to_keep = keep
             self._retain()
-        return doomed + [layout.checkpoint(n) for n in before if n not in self.numbered()]
+        return doomed + [file_names.checkpoint(n) for n in before if n not in self.numbered()]
 
     def recover(self, accept: Callable[[str, Found], None]) -> Found | None:
         """Reads the newest checkpoint that can be trusted and hands it to `accept`.
-
-        Only after `accept` has returned is anything in the folder changed: damaged checkpoints are
-        set aside, leftovers of killed saves removed, TensorFlow's state file repaired. A crash at
-        any point leaves a folder from which the same call gives the same result.
 
         Args:
             accept: takes the folder of the checkpoint and its content; what it raises is raised.
@@ -148,26 +153,8 @@ class Store(folder_module.Folder):
         Raises:
             NoReadableCheckpointError: there are checkpoints and none can be trusted.
         """
-        commit.put_back(self.files, self.folder)
         self.newest_before_recovery = max(self.numbered(), default=0)
-        damaged: list[errors.DamagedCheckpointError] = []
-        found: Found | None = None
-        for step in reversed(self.numbered()):
-            try:
-                found = self.read(step)
-                break
-            except errors.DamagedCheckpointError as error:
-                damaged.append(error)
-        if found is None and damaged:
-            raise errors.NoReadableCheckpointError(_none_readable(self.folder, damaged))
-        if found is not None:
-            accept(self.path(found[0].step), found)
-            self._report(damaged, found[0].step)
-        for bad in damaged:
-            tidying.set_aside(self.files, self.folder, self.files.split(bad.path)[1], "damaged")
-        tidying.sweep(self.files, self.folder)
-        tidying.repair_state_file(self.files, self.folder, self.complete())
-        return found
+        return recovery.recover(self, accept)
 
     def save(
         self,
@@ -229,7 +216,7 @@ class Store(folder_module.Folder):
         later = [newer for newer in self.numbered() if newer > step]
         for newer in reversed(later):
             # Newest first: a kill between two renames leaves the run at a step between.
-            tidying.set_aside(self.files, self.folder, layout.checkpoint(newer), "superseded")
+            tidying.set_aside(self.files, self.folder, file_names.checkpoint(newer), "superseded")
         commit.write_state_file(self.files, self.folder, self.complete())
         return later
 
@@ -242,14 +229,14 @@ class Store(folder_module.Folder):
         # Named before anything is deleted, so that TensorFlow's tools never follow a dead name.
         commit.write_state_file(self.files, self.folder, kept)
         for step in doomed:
-            self._delete(layout.checkpoint(step))
+            self._delete(file_names.checkpoint(step))
 
     def _must_stay(self, step: int) -> bool:
         names = self.files.names(self.path(step))
-        strangers = [name for name in names if not layout.is_own(name)]
+        strangers = [name for name in names if not file_names.is_own(name)]
         if strangers:
             LOG.warning("%s stays: it holds %s", self.path(step), strangers)
-        return bool(strangers) or any(self._is_marked(step, mark) for mark in layout.MARKS)
+        return bool(strangers) or any(self._is_marked(step, mark) for mark in file_names.MARKS)
 
     def _delete(self, name: str) -> None:
         try:
@@ -268,11 +255,6 @@ class Store(folder_module.Folder):
         except OSError as error:
             LOG.warning("could not clean up %s (%s); the next start does", self.folder, error)
 
-    def _report(self, damaged: list[errors.DamagedCheckpointError], step: int) -> None:
-        for error in damaged:
-            lost = (layout.step_of(self.files.split(error.path)[1]) or step) - step
-            LOG.warning("%s; falling back to checkpoint %d, %d steps lost", error, step, lost)
-
     def _save_failed(self, step: int, tensors: files_module.Tensors, error: Exception) -> str:
         from trainer.checkpoints import bundle
 
@@ -287,15 +269,6 @@ class Store(folder_module.Folder):
             f"{room.needed(self.files, self.folder, size)}; checkpoints {self.complete()} are "
             "untouched. Free some space or lower max_to_keep, then save or run again."
         )
-
-
-def _none_readable(folder: str, damaged: list[errors.DamagedCheckpointError]) -> str:
-    return (
-        f"{folder} has {len(damaged)} checkpoint(s) and none can be read:\n"
-        + "".join(f"  {error}\n" for error in damaged)
-        + "Nothing was changed and training does not start over by itself: bring one of them back, "
-        "or name another model_dir."
-    )
 
 
 def _check_links(folder: str) -> None:

@@ -8,7 +8,7 @@ to decide which checkpoint is good.
 from __future__ import annotations
 
 from trainer.base.log import LOG
-from trainer.checkpoints import commit, layout
+from trainer.checkpoints import commit, file_names
 from trainer.checkpoints import files as files_module
 
 
@@ -25,7 +25,7 @@ def set_aside(files: files_module.Files, folder: str, name: str, why: str) -> No
 def sweep(files: files_module.Files, folder: str) -> None:
     """Removes what killed saves and deletions left: names of our own making only."""
     for name in files.names(folder):
-        if not layout.is_leftover(name):
+        if not file_names.is_leftover(name):
             continue
         path = files.join(folder, name)
         try:
@@ -40,7 +40,7 @@ def sweep(files: files_module.Files, folder: str) -> None:
 def repair_state_file(files: files_module.Files, folder: str, steps: list[int]) -> None:
     """Makes TensorFlow's state file name the checkpoints `steps`, if it does not."""
     expected = commit.state_file_content(steps)
-    path = files.join(folder, layout.STATE_FILE)
+    path = files.join(folder, file_names.STATE_FILE)
     try:
         seen = files.read(path)
     except FileNotFoundError:

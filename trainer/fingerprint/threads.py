@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from trainer.base.log import LOG
-from trainer.checkpoints import folder, layout
+from trainer.checkpoints import file_names, folder
 
 KEY = "intra-op threads"
 _KEPT = re.compile(rb'"intra-op threads": (\d+)')
@@ -71,7 +71,7 @@ def kept(model_dir: str) -> int | None:
     except (OSError, tf.errors.OpError):
         return None  # no folder yet, or one that construction will speak of
     for step in reversed(steps):
-        path = checkpoints.files.join(checkpoints.path(step), layout.MANIFEST)
+        path = checkpoints.files.join(checkpoints.path(step), file_names.MANIFEST)
         try:
             found = _KEPT.search(checkpoints.files.read(path))
         except (OSError, tf.errors.OpError):

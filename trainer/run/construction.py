@@ -25,7 +25,7 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, members, preflight
+from trainer.run import content, members, preflight, state_coverage
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -71,7 +71,7 @@ def assemble(
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
-        preflight.coverage(parts.compiled_step, parts.content.variables, attributes, elsewhere)
+        state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         preflight.hidden_state(parts.compiled_step)
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:

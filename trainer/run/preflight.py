@@ -1,13 +1,12 @@
 """What construction refuses, and what it warns of.
 
-Owns the refusals: of arguments, of a folder that does not fit what was asked, of a step that uses
-state which no checkpoint would hold. Promises that each says what was seen and what to do. Refuses
-to change anything.
+Owns the refusals of arguments and of a folder that does not fit what was asked, and the warnings of
+what no checkpoint can hold (for variables see `state_coverage`). Promises that each says what was
+seen and what to do. Refuses to change anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -16,8 +15,7 @@ from trainer import config, errors
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
 from trainer.data import position
-from trainer.graph import compiled, inspection, way
-from trainer.state import variables as variables_module
+from trainer.graph import compiled, inspection
 
 
 def settings(value: Any) -> config.TrainerConfig:
@@ -60,35 +58,6 @@ def resume(store: checkpoint_store.Store, wanted: str) -> None:
         )
 
 
-def coverage(
-    step: compiled.Step,
-    variables: variables_module.State,
-    attributes: Mapping[str, Any],
-    elsewhere: Mapping[str, Any] | None = None,
-) -> None:
-    """Checks that every variable which the step touches would be saved.
-
-    Args:
-        step: the traced step.
-        variables: what would be saved.
-        attributes: the trainer's, to tell where a forgotten variable is.
-        elsewhere: what else the program's methods may have it from, by what it is.
-
-    Raises:
-        StateCoverageError: some would not.
-    """
-    held = inspection.handles(entry.variable for entry in variables.entries.values())
-    touched = inspection.touched_variables(step.function)
-    missing = {handle: name for handle, name in touched.items() if handle not in held}
-    if missing:
-        ways = {
-            handle: [way.way_to(handle, roots) for roots in (attributes, elsewhere or {})]
-            for handle in missing
-        }
-        advice = [f"{name}: {_advice(*ways[handle])}" for handle, name in missing.items()]
-        raise errors.StateCoverageError(list(missing.values()), advice)
-
-
 def hidden_state(step: compiled.Step) -> None:
     """Warns of operations whose state no checkpoint can hold.
 
@@ -114,21 +83,3 @@ def own_seeds(source: position.Source, drawn: int) -> None:
             ", ".join(stages),
             drawn,
         )
-
-
-def _advice(found: way.Way | None, elsewhere: way.Way | None) -> str:
-    nothing = "no attribute leads to it; write self.<name> = <what holds it> in build()"
-    if found is not None and found.kind == "function":
-        return f"{nothing} (the function {found.holder} alone holds it: {found.path})"
-    if found is not None and found.kind:
-        article = "an" if found.kind[0].lower() in "aeiou" else "a"
-        return (
-            f"in attribute {found.holder} ({found.kind}), which cannot be looked into: "
-            f"{found.path} leads to it, through {article} {found.kind}; make it a tf.Module, list "
-            "or dict with texts as keys, or write self.<name> = <the variable>"
-        )
-    if elsewhere is not None:
-        return (
-            f"it is {elsewhere.path}, no attribute; write self.<name> = <the variable> in build()"
-        )
-    return nothing

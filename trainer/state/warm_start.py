@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.base.log import LOG
+from trainer.checkpoints import file_names, reading
 from trainer.checkpoints import files as files_module
-from trainer.checkpoints import layout, reading
 from trainer.checkpoints import store as checkpoint_store
 from trainer.state import variables as variables_module
 
@@ -63,7 +63,7 @@ def _tensors(source: str) -> Mapping[str, Any]:
             f"init_from={source!r} is a SavedModel, whose names are not the program's; save the "
             "weights with model.save_weights('x.weights.h5') and name that file"
         )
-    if files.exists(files.join(source, layout.MANIFEST)):
+    if files.exists(files.join(source, file_names.MANIFEST)):
         return reading.read(files, source)[1]
     runs = checkpoint_store.Store(source)
     newest = runs.newest()
