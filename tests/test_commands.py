@@ -125,7 +125,7 @@ def test_commands_that_change_need_the_folder(make, folder):
     program = make(max_steps=3)
     program.train()
     for words in (["rollback", folder, "3"], ["prune", folder]):
-        code = f"import sys; from trainer import cli; sys.exit(cli.main({words!r}))"
+        code = f"import sys; from trainer.commands import cli; sys.exit(cli.main({words!r}))"
         result = run_python(code, check=False)
         assert result.returncode == 1
         assert "is in use by process" in result.stdout
@@ -161,7 +161,7 @@ def test_prune(run, command, folder):
         (["show", "{folder}", "7"], "there is no checkpoint 7 in"),
         (["list", "{folder}-typo"], "there is no folder"),
         (["rollback", "{folder}"], "the following arguments are required: STEP"),
-        (["rollback", "{folder}", "x"], "argument STEP: invalid"),
+        (["rollback", "{folder}", "x"], "argument STEP: x: it must be a whole number"),
         (["pin", "{folder}", "-3"], "STEP"),
         (["prune", "{folder}", "--max_to_keep=0"], "must be at least 1, got 0"),
         (["list", "{folder}", "--", "--x"], "list takes no flags after --"),
@@ -178,7 +178,7 @@ def test_bad_usage(run, folder, capsys, words, text):
 def test_looking_needs_no_tensorflow(run, folder):
     code = f"""
 import sys
-from trainer import cli
+from trainer.commands import cli
 for words in (["list", {folder!r}], ["show", {folder!r}], ["pin", {folder!r}, "3"]):
     assert cli.main(words) == 0
 assert "tensorflow" not in sys.modules and "numpy" not in sys.modules
