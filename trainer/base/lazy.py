@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainer.base import versions
+
 
 def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Returns a `__getattr__` for a package.
@@ -24,7 +26,10 @@ def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = importlib.import_module(homes[name])
+        try:
+            home = importlib.import_module(homes[name])
+        except ModuleNotFoundError as error:
+            raise versions.explained(error) from None
         is_module = homes[name].rpartition(".")[2] == name
         value = home if is_module else getattr(home, name)
         setattr(sys.modules[package], name, value)

@@ -7,7 +7,11 @@ survives a restart is decided, and said, at construction. Refuses to know steps 
 position is the number of batches drawn.
 """
 
-from trainer.data.indexed import Indexed
-from trainer.data.records import ArrayRecords, FixedLengthRecords
+from trainer.base import versions
+
+versions.tensorflow()  # before the files below import it, which would say less
+
+from trainer.data.indexed import Indexed  # noqa: E402
+from trainer.data.records import ArrayRecords, FixedLengthRecords  # noqa: E402
 
 __all__ = ["ArrayRecords", "FixedLengthRecords", "Indexed"]

@@ -7,3 +7,7 @@ when, `writing` how, `content` what), what else may come between (`bad_numbers`,
 BUILD.md, each in the file that it names. Refuses to know the order of things, which `trainer.py`
 has.
 """
+
+from trainer.base import versions
+
+versions.tensorflow()
