@@ -12,8 +12,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainer.base import versions
-
 
 def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Returns a `__getattr__` for a package.
@@ -26,10 +24,7 @@ def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        try:
-            home = importlib.import_module(homes[name])
-        except ModuleNotFoundError as error:
-            raise versions.explained(error) from None
+        home = importlib.import_module(homes[name])
         is_module = homes[name].rpartition(".")[2] == name
         value = home if is_module else getattr(home, name)
         setattr(sys.modules[package], name, value)

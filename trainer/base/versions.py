@@ -32,7 +32,9 @@ def tensorflow() -> Any:
     try:
         module = importlib.import_module("tensorflow")
     except ModuleNotFoundError as error:
-        raise explained(error) from None
+        if error.name != "tensorflow":
+            raise
+        raise _needs(f"there is none in {sys.prefix}", "tensorflow") from None
     version = getattr(module, "__version__", None)
     if version is None:  # a folder of that name, such as a broken installation leaves behind
         raise _needs(f"{_place(module)} is called tensorflow and holds none", "tensorflow")
@@ -40,13 +42,6 @@ def tensorflow() -> Any:
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise _needs(f"found {version} in {_place(module)}", _distribution())
     return module
-
-
-def explained(error: ModuleNotFoundError) -> ImportError:
-    """Returns what to raise for a module that was not found: a sentence, if it is TensorFlow."""
-    if error.name != "tensorflow":
-        return error
-    return _needs(f"there is none in {sys.prefix}", "tensorflow")
 
 
 def installed() -> dict[str, str]:

@@ -7,11 +7,10 @@ survives a restart is decided, and said, at construction. Refuses to know steps 
 position is the number of batches drawn.
 """
 
-from trainer.base import versions
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)
 
-versions.tensorflow()  # before the files below import it, which would say less
-
-from trainer.data.indexed import Indexed  # noqa: E402
-from trainer.data.records import ArrayRecords, FixedLengthRecords  # noqa: E402
+# isort: split
+from trainer.data.indexed import Indexed
+from trainer.data.records import ArrayRecords, FixedLengthRecords
 
 __all__ = ["ArrayRecords", "FixedLengthRecords", "Indexed"]

@@ -8,4 +8,4 @@ know why a call ends, or what becomes of its results.
 
 from trainer.base import versions
 
-versions.tensorflow()
+versions.tensorflow()  # here, since every room that needs it imports this one first

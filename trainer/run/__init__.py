@@ -8,6 +8,4 @@ BUILD.md, each in the file that it names. Refuses to know the order of things, w
 has.
 """
 
-from trainer.base import versions
-
-versions.tensorflow()
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)

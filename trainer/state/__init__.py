@@ -7,6 +7,4 @@ that depend on the program's structure alone. Refuses to know steps, hooks or th
 data: what a checkpoint holds besides variables is in `run.content`.
 """
 
-from trainer.base import versions
-
-versions.tensorflow()
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)
