@@ -16,8 +16,8 @@ nox.options.stop_on_first_error = False
 # State, resume, conformance, checkpoints and data; and what rests on TensorFlow's inner parts.
 CORE = (
     *("test_base_versions.py", "test_state.py", "test_run_resume.py", "test_run_conformance.py"),
-    *("test_checkpoints.py", "test_data.py", "test_data_indexed.py", "test_graph_calls.py"),
-    *("test_run_saving.py", "test_run_bad_input.py"),
+    *("test_checkpoints.py", "test_data.py", "test_data_indexed.py", "test_data_stages.py"),
+    *("test_graph_calls.py", "test_run_saving.py", "test_run_bad_input.py"),
 )
 PAIRS = (
     nox.param("3.10", "tensorflow==2.16.2", (), id="oldest"),

@@ -33,9 +33,8 @@ class Distribution(setuptools.Distribution):
         if site.ENABLE_USER_SITE:
             folders.append(site.getusersitepackages())
         if has_another_tensorflow(folders):
-            self.install_requires = [
-                line for line in self.install_requires if not line.startswith("tensorflow")
-            ]
+            kept = [line for line in self.install_requires if not line.startswith("tensorflow")]
+            self.install_requires = self.metadata.install_requires = kept
 
 
 setuptools.setup(distclass=Distribution)
