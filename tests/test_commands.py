@@ -125,7 +125,7 @@ def test_commands_that_change_need_the_folder(make, folder):
     program = make(max_steps=3)
     program.train()
     for words in (["rollback", folder, "3"], ["prune", folder]):
-        code = f"import sys; from trainer import cli; sys.exit(cli.main({words!r}))"
+        code = f"import sys; from trainer.commands import cli; sys.exit(cli.main({words!r}))"
         result = run_python(code, check=False)
         assert result.returncode == 1
         assert "is in use by process" in result.stdout
@@ -178,7 +178,7 @@ def test_bad_usage(run, folder, capsys, words, text):
 def test_looking_needs_no_tensorflow(run, folder):
     code = f"""
 import sys
-from trainer import cli
+from trainer.commands import cli
 for words in (["list", {folder!r}], ["show", {folder!r}], ["pin", {folder!r}, "3"]):
     assert cli.main(words) == 0
 assert "tensorflow" not in sys.modules and "numpy" not in sys.modules
