@@ -120,10 +120,7 @@ def test_a_stage_goes_on_exactly(tmp_path, name):
 
 def stages(dataset):
     """Returns the stages of a pipeline by TensorFlow's names, those in functions included."""
-    serialized = tf.raw_ops.DatasetToGraphV2(
-        input_dataset=dataset._variant_tensor, external_state_policy=pipeline.FAIL
-    )
-    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    graph, _ = pipeline.read(dataset)
     nodes = [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
     return {node.op for node in nodes if re.search(r"Dataset(V\d)?$", node.op)}
 

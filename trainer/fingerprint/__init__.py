@@ -6,5 +6,3 @@ Owns the fingerprint of a program: its step, its data, its settings and the mach
 program have one fingerprint, whatever the process, its folder, its host, its hash seed and its
 number of processors are. Refuses to decide what becomes of a run: construction does.
 """
-
-from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)
