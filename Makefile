@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SOURCES := setup.py setup.cfg pyproject.toml README.md $(shell find trainer -name '*.py')
 
-.PHONY: demo test crash-test chaos bench docs docs-check lint clean
+.PHONY: demo test versions crash-test chaos bench docs docs-check lint clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -12,6 +12,11 @@ demo: $(VENV)/.installed
 # The installed package is what is tested, from a folder in which the source cannot be imported.
 test: $(VENV)/.installed
 	cd tests && UNBROKEN_INSTALLED=1 ../$(VENV)/bin/pytest --numprocesses=2
+
+# Python 3.10 to 3.13 are to be on the PATH; ten gigabytes, and an hour or more. One of them:
+# .venv/bin/nox --session 'versions(oldest)'
+versions: $(VENV)/.nox
+	$(VENV)/bin/nox
 
 # The long campaigns: every power cut, every fault at every operation, every bit, kills of every
 # example, with a count of the cases; then real kills and power cuts, beside TensorFlow and Keras (as
@@ -49,7 +54,7 @@ lint: $(VENV)/.linters
 	$(VENV)/bin/mypy
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) .nox build *.egg-info
 
 $(VENV)/.requirements: setup.cfg
 	$(PYTHON) -m venv $(VENV)
@@ -74,4 +79,8 @@ $(VENV)/.docs: $(VENV)/.installed
 
 $(VENV)/.linters: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet '.[dev]'
+	touch $@
+
+$(VENV)/.nox: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet '.[versions]'
 	touch $@

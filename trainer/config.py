@@ -42,7 +42,7 @@ def _suggests_names(cls: _Class) -> _Class:
 
 
 @_suggests_names
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
     """Settings of one run; every field is also a flag of `trainer.app.run`.
 
@@ -93,8 +93,7 @@ class TrainerConfig:
         TypeError: there is no such setting; the text names the one that was likely meant.
     """
 
-    model_dir: str = dataclasses.field(metadata={"help": "Folder of one run."})
-    _: dataclasses.KW_ONLY
+    model_dir: str = dataclasses.field(kw_only=False, metadata={"help": "Folder of one run."})
     max_steps: int | None = _option(None, "Train steps in total, over all resumes.")
     epochs: int | None = _option(None, "Passes over a finite dataset at most.")
     save_every_steps: int | None = _option(None, "Save after every so many steps.")

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)
+
+# isort: split
 import tensorflow as tf
 
 from trainer import config, errors

@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from trainer.base import versions
+
 Tensors = dict[str, Any]
 
 
@@ -107,9 +109,7 @@ class RemoteFiles:
     atomic_rename = False
 
     def __init__(self) -> None:
-        import tensorflow as tf
-
-        self._gfile = tf.io.gfile
+        self._gfile = versions.tensorflow().io.gfile
 
     def join(self, *parts: str) -> str:
         return "/".join([*(part.rstrip("/") for part in parts[:-1]), parts[-1]])

@@ -13,6 +13,7 @@ import errno
 from collections.abc import Iterator
 
 from trainer import errors
+from trainer.base import versions
 from trainer.checkpoints import file_names
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import manifest as manifest_module
@@ -27,7 +28,7 @@ _PASSING = (errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ESTAL
 
 def may_pass(error: Exception) -> bool:
     """Tells whether the same operation may go through a little later."""
-    import tensorflow as tf
+    tf = versions.tensorflow()
 
     if isinstance(error, OSError):
         return error.errno in _PASSING
@@ -76,7 +77,7 @@ def read(
         DamagedCheckpointError: as for `read_manifest`, or a tensor does not have its checksum.
         CheckpointError, OSError, tf.errors.OpError: as for `read_manifest`.
     """
-    import tensorflow as tf
+    tf = versions.tensorflow()
 
     manifest = read_manifest(files, path)
     dtypes = {name: tf.as_dtype(dtype) for name, (dtype, _) in manifest.tensors.items()}

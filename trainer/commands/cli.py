@@ -16,7 +16,7 @@ from typing import Any
 
 from trainer import errors
 from trainer.base import arguments as arguments_module
-from trainer.base import shadow
+from trainer.base import shadow, versions
 from trainer.base.log import LOG, make_visible
 from trainer.commands import folder as folder_commands
 from trainer.commands import supervise
@@ -74,7 +74,7 @@ def _look(parser: argparse.ArgumentParser, options: argparse.Namespace) -> folde
         return run[options.command]()
     except ValueError as error:
         parser.error(str(error))
-    except (errors.TrainerError, OSError) as error:
+    except (errors.TrainerError, versions.NeedsTensorFlowError, OSError) as error:
         return folder_commands.Answer({"error": str(error)}, f"{error}", status=1)
 
 

@@ -7,6 +7,9 @@ survives a restart is decided, and said, at construction. Refuses to know steps 
 position is the number of batches drawn.
 """
 
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)
+
+# isort: split
 from trainer.data.indexed import Indexed
 from trainer.data.records import ArrayRecords, FixedLengthRecords
 

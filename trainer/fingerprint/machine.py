@@ -8,7 +8,6 @@ processors and its load are no part of it. Refuses to change any of them (see `t
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import platform
 from collections import Counter
@@ -16,6 +15,7 @@ from collections import Counter
 import tensorflow as tf
 from tensorflow.python.framework import config as tf_config
 
+from trainer.base import versions
 from trainer.fingerprint import threads
 
 # Extensions of the instruction set that libraries choose kernels by.
@@ -29,11 +29,15 @@ _SWITCHES = (
     ),
     *("TF_XLA_FLAGS", "XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "TF_USE_LEGACY_KERAS"),
 )
+# Name in a checkpoint's versions to the one that people know.
+_PACKAGES = {"tensorflow": "TensorFlow", "keras": "Keras", "numpy": "NumPy"}
 
 
 def read() -> dict[str, str | int]:
     """Returns the part `machine` of a fingerprint."""
-    found: dict[str, str | int] = {"Python": platform.python_version(), **_versions()}
+    found: dict[str, str | int] = {"Python": platform.python_version()}
+    installed = versions.installed()
+    found |= {name: installed[key] for key, name in _PACKAGES.items() if key in installed}
     found[threads.KEY] = threads.used()
     found["instruction set"] = _instruction_set()
     for name in _SWITCHES:
@@ -42,17 +46,6 @@ def read() -> dict[str, str | int]:
     devices = Counter(device.device_type for device in tf.config.list_logical_devices())
     found["devices"] = ", ".join(f"{count} {kind}" for kind, count in sorted(devices.items()))
     found["op determinism"] = "on" if tf_config.is_op_determinism_enabled() else "off"
-    return found
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    found = {"TensorFlow": tf.__version__}
-    for name, package in (("Keras", "keras"), ("NumPy", "numpy")):
-        try:
-            found[name] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 

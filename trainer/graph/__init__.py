@@ -5,3 +5,7 @@ reading of what a traced function touches and hides (`inspection`), and of many 
 instant (`snapshot`). Promises that results do not depend on where compiled calls end. Refuses to
 know why a call ends, or what becomes of its results.
 """
+
+from trainer.base import versions
+
+versions.tensorflow()  # here, since every room that needs it imports this one first

@@ -7,3 +7,5 @@ when, `writing` how, `content` what), what else may come between (`bad_numbers`,
 BUILD.md, each in the file that it names. Refuses to know the order of things, which `trainer.py`
 has.
 """
+
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import os
 import time
 from concurrent import futures
 from typing import Any
 
 from trainer import errors
-from trainer.base import clock
+from trainer.base import clock, versions
 from trainer.checkpoints import bundle, manifest
 from trainer.run.parts import Parts
 from trainer.state import names
@@ -143,7 +142,7 @@ class Writer:
                 tensors=variables_module.describe(found.tensors),
                 variables=found.variables,
                 written_at=time.time(),
-                versions=_versions(),
+                versions=versions.installed(),
                 fingerprint=self._parts.fingerprint.saved,
                 outputs=found.outputs,
             )
@@ -181,14 +180,3 @@ def _threads(kind: str) -> futures.ThreadPoolExecutor:
 
 
 os.register_at_fork(after_in_child=_threads.cache_clear)
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in ("unbroken", "tensorflow", "keras", "numpy"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # run from a source folder, or a build of TensorFlow under another name
-    return found

@@ -6,3 +6,5 @@ variables (`optimizer_settings`), and initial values from elsewhere (`warm_start
 that depend on the program's structure alone. Refuses to know steps, hooks or the position in the
 data: what a checkpoint holds besides variables is in `run.content`.
 """
+
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)

@@ -13,6 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from trainer import graph  # noqa: F401 (first: it says what is wrong with TensorFlow)
+
+# isort: split
 import tensorflow as tf
 
 from trainer.hooks import context
