@@ -47,7 +47,7 @@ def named(program):
 
 
 @pytest.mark.parametrize("program", examples.PROGRAMS, ids=named)
-def test_two_crashes_end_where_the_unbroken_run_ends(program, monkeypatch):
+def test_two_crashes_end_where_the_unbroken_run_ends(program, monkeypatch, caplog):
     for name, value in program.smaller.items():
         monkeypatch.setattr(examples.load(program.name), name, value)
     watches = []
@@ -58,6 +58,7 @@ def test_two_crashes_end_where_the_unbroken_run_ends(program, monkeypatch):
         return program.make(config, [*watches[-1:], *hooks])
 
     trainer.testing.assert_resumes_exactly(make, steps=program.steps, crashes=program.crashes)
+    assert "a resumed run" not in caplog.text  # nothing exact is warned of
     if program.falls:
         unbroken, fifth = np.array(watches[0].values), program.steps // 5
         assert len(unbroken) == program.steps

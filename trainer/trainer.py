@@ -192,7 +192,7 @@ class Trainer(members.Guarded):
         arguments.count("steps", steps)
         here, parts = inside.of(self), inside.of(self).parts
         with here.strategy.scope(), seeds.lent(parts.seed):
-            iterator = iter(self.eval_dataset())
+            iterator = evaluation.opened(self.eval_dataset(), first=here.evaluator is None)
             if here.evaluator is None:
                 here.evaluator = evaluation.Evaluator(self.eval_step, iterator)
             variables = parts.content.variables.entries.values()

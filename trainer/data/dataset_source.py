@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.base.log import LOG
-from trainer.data import pipeline, position, stages
+from trainer.data import cache_files, inexact, pipeline, position, stages
 
 
 class DatasetSource(position.Source):
@@ -43,6 +43,7 @@ class DatasetSource(position.Source):
         self._keep = keep
         self.reopen()
         self.element_spec = self.iterator.element_spec
+        self.findings = inexact.findings(self._dataset, self.graph)
         if self.why_replayed is None:
             size = len(tf.io.serialize_tensor(_serialize(self.iterator)).numpy())
             LOG.info("data position: saved with the checkpoint, about %s B now", f"{size:,}")
@@ -68,6 +69,7 @@ class DatasetSource(position.Source):
                 f"epochs={self._epochs} needs a finite dataset, and train_dataset() returned one "
                 "without end; leave out its .repeat(), or give max_steps instead of epochs"
             )
+        cache_files.free(dataset)
         verdict = pipeline.judge(dataset)
         if self.made is None:
             self.made = self.pipeline = dataset

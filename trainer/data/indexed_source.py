@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.log import LOG
-from trainer.data import indexed, pipeline, position
+from trainer.data import indexed, inexact, pipeline, position
 
 
 class IndexedSource(position.Source):
@@ -31,6 +31,7 @@ class IndexedSource(position.Source):
         verdict = pipeline.judge(self._dataset)
         self.made, self.pipeline, self.graph = indexed, self._dataset, verdict.graph
         reason = verdict.reason
+        self.findings = inexact.findings(self._dataset, self.graph, name="Indexed")
         if reason is not None:
             LOG.warning(
                 "the batches of Indexed do not depend on their number alone (%s), so a resumed run "

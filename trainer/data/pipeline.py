@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from trainer.data import stages
+from trainer.data import cache_files, stages
 
 IGNORE, _FAIL = 1, 2  # of tf.data.experimental.ExternalStatePolicy
 _LARGE_BYTES, _LARGE_NAMES = 1 << 12, 1 << 22
@@ -124,6 +124,13 @@ def read(dataset: tf.data.Dataset) -> tuple[Any, str | None]:
 def _judge(dataset: tf.data.Dataset, graph: Any, refusal: str | None) -> Verdict:
     if dataset.options().experimental_slack:
         return Verdict("an iterator with experimental_slack does not return", repeat_in_graph=True)
+    files = cache_files.named(dataset)
+    if files:
+        return Verdict(
+            f"cache({files[0]!r}) writes a file while the first pass is drawn, and cannot go on in "
+            "the middle of it; cache() without a name keeps the data in memory and is saved",
+            repeat_in_graph=True,
+        )
     if refusal is not None:
         used = stages.used(dataset)
         advice = f"; it uses {', '.join(used)}: {_CURE}" if used else ""

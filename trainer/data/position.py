@@ -13,6 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.data import inexact
+
 POSITION, EPOCH, ITERATOR, START = "position", "epoch", "iterator", "epoch_start"
 STATE, INDEXED = "state", "indexed"
 
@@ -29,6 +31,7 @@ class Source:
         element_spec: nested `tf.TypeSpec` of one batch.
         why_replayed: why the position cannot be saved, or None if it can.
         position: batches drawn since the start of the run.
+        findings: what in the data makes a resumed run differ.
         pass_length: batches of one pass; None where that is not known.
         ahead: whether a batch may be drawn while the step before it runs.
         made: what `train_dataset` returned at first.
@@ -40,6 +43,7 @@ class Source:
     iterator: Any
     element_spec: Any
     why_replayed: str | None = None
+    findings = inexact.Findings()
     position = 0
     pass_length: int | None = None
     ahead = True

@@ -1,12 +1,14 @@
 """The stages of a `tf.data` pipeline as Python objects.
 
-Owns the walk over them: what their functions use from outside, and which of them have a seed that
-the program wrote. Promises to draw nothing and to copy no data. Refuses to judge (see `pipeline`).
+Owns the walk over them, those inside of wrappers too: their names, their functions, what those use
+from outside, and which stages have a seed that the program wrote. Promises to draw nothing and to
+copy no data. Refuses to judge (see `pipeline`).
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,10 +21,46 @@ _MOST_STAGES = 1000
 
 
 def walk(dataset: Any) -> Iterator[Any]:
-    """Yields a pipeline's stages, the last one first."""
-    yield dataset
-    for below in dataset._inputs():
-        yield from walk(below)
+    """Yields a pipeline's stages, the last one first, those inside of wrappers too.
+
+    Args:
+        dataset: the pipeline.
+    """
+    left, seen = [dataset], set()
+    while left:
+        stage = left.pop()
+        if stage is None or id(stage) in seen:
+            continue
+        seen.add(id(stage))
+        yield stage
+        inside = [getattr(stage, name, None) for name in ("_impl", "_dataset")]
+        left += [other for other in inside if hasattr(other, "_variant_tensor")]
+        left += stage._inputs()
+
+
+def functions(stage: Any) -> list[Any]:
+    """Returns the concrete functions that a stage calls.
+
+    Args:
+        stage: one of those of `walk`.
+    """
+    found = [getattr(value, "function", None) for value in list(vars(stage).values())]
+    return [function for function in found if hasattr(function, "captured_inputs")]
+
+
+def label(stage: Any) -> str:
+    """Returns the name of the method that made a stage, and its function's where that has one.
+
+    Args:
+        stage: one of those of `walk`.
+    """
+    name = re.sub(r"^_*(Parallel)?|Dataset(V\d)?$", "", type(stage).__name__)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    for value in list(vars(stage).values()):
+        called = getattr(getattr(value, "_func", None), "__name__", "<lambda>")
+        if hasattr(value, "function") and called != "<lambda>":
+            return f"{name}({called})"
+    return name
 
 
 def used(dataset: tf.data.Dataset) -> list[str]:

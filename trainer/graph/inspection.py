@@ -14,20 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-_MUTABLE = (
-    "LookupTableInsert",
-    "LookupTableRemove",
-    "LookupTableImport",
-    "QueueEnqueue",
-    "QueueDequeue",
-    "StackPush",
-    "StackPop",
-    "Stage",
-    "Unstage",
-    "MapStage",
-    "Barrier",
-)
+from trainer.graph import stateful
+
 _WRITES = (
     "ResourceStridedSliceAssign",
     "StatefulRandomBinomial",
@@ -51,6 +39,7 @@ _LIBRARIES = (
     "/sonnet/",
     "/trainer/graph/compiled.py",
     "/trainer/graph/inspection.py",
+    "/trainer/data/",
 )
 
 
@@ -62,25 +51,44 @@ class Hidden:
         op: type of the operation.
         where: the program's line, or the operation's name.
         advice: what to use instead.
+        kind: one of `stateful`.
+        named_by_input: for a file: which one depends on the function's arguments.
     """
 
     op: str
     where: str
     advice: str
+    kind: str = stateful.UNKNOWN
+    named_by_input: bool = False
 
     def __str__(self) -> str:
         return f"{self.op} ({self.where}): {self.advice}"
 
 
-def hidden_state(function: Any) -> list[Hidden]:
-    """Returns the operations of a concrete function whose state no checkpoint can hold."""
+def hidden_state(function: Any, *, draws: bool = False) -> list[Hidden]:
+    """Returns the operations of a concrete function whose state no checkpoint can hold.
+
+    Args:
+        function: the function.
+        draws: whether to return those too that draw random numbers from a variable.
+    """
     found: dict[tuple[str, str], Hidden] = {}
-    for op_type, name, attributes, operation in _operations(function.graph):
-        advice = _advice(op_type, attributes, operation)
-        if advice is not None:
-            hidden = Hidden(op_type, _where(name, operation), advice)
+    everything = list(operations(function.graph))
+    for op_type, name, attributes, operation in everything:
+        kind = stateful.kind_of(op_type, attributes)
+        if draws and stateful.draws(op_type):
+            kind = stateful.RANDOM
+        if kind is not None:
+            named = kind == stateful.FILE and _depends_on_arguments(operation, function.graph)
+            advice = _advice(kind, operation)
+            hidden = Hidden(op_type, _where(name, operation), advice, kind, named)
             found.setdefault((hidden.op, hidden.where), hidden)
-    return list(found.values())
+    hidden_ones = list(found.values())
+    if any(hidden.kind == stateful.TABLE for hidden in hidden_ones):
+        made_here = any(stateful.makes_mutable_table(op_type) for op_type, *_ in everything)
+        if not made_here and not _captures_a_mutable_table(function):
+            hidden_ones = [hidden for hidden in hidden_ones if hidden.kind != stateful.TABLE]
+    return hidden_ones
 
 
 def touched_variables(function: Any) -> dict[int, str]:
@@ -129,7 +137,7 @@ def layers_of(wanted: Iterable[int]) -> dict[int, str]:
 
 def writes_variables(function: Any) -> bool:
     """Tells whether a concrete function has an operation that changes a variable."""
-    return any(op_type.startswith(_WRITES) for op_type, *_ in _operations(function.graph))
+    return any(op_type.startswith(_WRITES) for op_type, *_ in operations(function.graph))
 
 
 def program_line(operation: Any) -> tuple[str, int] | None:
@@ -150,7 +158,7 @@ def vars_of(value: Any) -> dict[str, Any]:
     return dict(getattr(value, "__dict__", {}))
 
 
-def _operations(graph: Any) -> Iterator[tuple[str, str, Any, Any]]:
+def operations(graph: Any) -> Iterator[tuple[str, str, Any, Any]]:
     """Yields type, name, attributes and the operation if it is known; functions called included."""
     for operation in graph.get_operations():
         yield operation.type, operation.name, operation.node_def.attr, operation
@@ -162,29 +170,52 @@ def _operations(graph: Any) -> Iterator[tuple[str, str, Any, Any]]:
             yield node.op, name, node.attr, made.get(node.name)
 
 
-def _advice(op_type: str, attributes: Any, operation: Any) -> str | None:
-    if op_type.startswith("IteratorGetNext"):
-        return "its position is in no checkpoint; zip that data into train_dataset()"
-    if op_type in _PYTHON:
+def _advice(kind: str, operation: Any) -> str:
+    if kind == stateful.RANDOM and any("/tf_keras/" in f.filename for f in _frames(operation)):
         return (
-            "what a Python function does is in no checkpoint; write it with TensorFlow operations"
+            "tf_keras draws it from a kernel whose state starts over after a restart; call "
+            "tf_keras.backend.experimental.enable_tf_random_generator() before the layers are made"
         )
-    if op_type.startswith(_MUTABLE):
-        return "a table's or queue's content is in no checkpoint; hold it in a tf.Variable"
-    # Random kernels keep a counter of their own; their stateless kin have a seed as an input.
-    if "seed" in attributes and "seed2" in attributes:
-        if any("/tf_keras/" in frame.filename for frame in _frames(operation)):
-            return (
-                "tf_keras draws it from a kernel whose state starts over after a restart; call "
-                "tf_keras.backend.experimental.enable_tf_random_generator() before the layers are "
-                "made"
-            )
-        return (
-            "its random state is in the kernel and starts over after a restart; use "
-            "tf.keras.layers (Dropout and the like), a tf.random.Generator held as an attribute, "
-            "or tf.random.stateless_* keyed by self.step"
-        )
-    return None
+    return stateful.ADVICE[kind]
+
+
+def _depends_on_arguments(operation: Any, graph: Any) -> bool:
+    """Tells whether the first input of an operation comes from the arguments of its function."""
+    if operation is None or operation.graph is not graph:
+        return True  # not known
+    captured = {id(tensor) for tensor in graph.internal_captures}
+    left, seen = [operation.inputs[0]] if operation.inputs else [], set()
+    while left:
+        tensor = left.pop()
+        if id(tensor) in captured or id(tensor.op) in seen:
+            continue
+        seen.add(id(tensor.op))
+        if tensor.op.type == "Placeholder":
+            return True
+        left += tensor.op.inputs
+    return False
+
+
+def _captures_a_mutable_table(function: Any) -> bool:
+    """Tells whether one of the tables that a function captures can change."""
+    captured = [tensor for tensor in function.captured_inputs if tensor.dtype == tf.resource]
+    tables = {id(tensor) for tensor in captured if not _is_variable(tensor)}
+    lookup = tf.lookup.experimental
+    mutable = lookup.MutableHashTable, lookup.DenseHashTable
+    for holder in gc.get_objects() if tables else ():
+        if issubclass(type(holder), tf.saved_model.experimental.TrackableResource):
+            attributes = vars_of(holder)
+            for name in ("_resource_handle_value", "_resource_handle"):  # the latter: TF 2.16
+                handle = id(attributes.get(name))
+                if handle in tables and isinstance(holder, mutable):
+                    return True
+                tables.discard(handle)
+    return bool(tables)
+
+
+def _is_variable(handle: Any) -> bool:
+    data = getattr(handle, "_handle_data", None)
+    return data is not None and data.is_set
 
 
 def _where(name: str, operation: Any) -> str:

@@ -35,7 +35,7 @@ from trainer.run.parts import (
     user_attributes,
 )
 from trainer.run.progress import Progress
-from trainer.state import seeds, warm_start
+from trainer.state import optimizer_settings, seeds, warm_start
 from trainer.state import variables as variables_module
 
 
@@ -72,7 +72,8 @@ def assemble(
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
         state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
-        preflight.hidden_state(parts.compiled_step)
+        optimizer_settings.say_unknown(parts.content.optimizers)
+        preflight.hidden_state(parts.compiled_step, parts.progress.source)
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
             give_state(parts, key, hook)

@@ -13,8 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import errors
+from trainer.base.log import LOG
+from trainer.data import cache_files, indexed, inexact
 from trainer.graph import compiled, inspection
 from trainer.run import signals
+from trainer.state import seeds
 
 
 class Evaluator:
@@ -33,6 +36,10 @@ class Evaluator:
             eval_step, iterator.element_spec, jit_compile=False, name="eval_step"
         )
         function = self._step.function
+        for hidden in inspection.hidden_state(function):
+            LOG.warning(
+                "eval_step: evaluate() may give other values in a resumed run because of %s", hidden
+            )
         writes = inspection.writes_variables(function)
         self._written = set(inspection.touched_variables(function)) if writes else set()
         self._stopped = tf.Variable(False, trainable=False, name="stopped")
@@ -98,6 +105,35 @@ class Evaluator:
         first = start, *draw(start), tf.zeros((), tf.float64), zeros
         done, stopped, _, weight, sums = tf.while_loop(goes_on, one, first, parallel_iterations=1)
         return done, stopped & (done < limit), weight, sums
+
+
+def opened(dataset: Any, *, first: bool) -> Any:
+    """Returns an iterator over an evaluation dataset.
+
+    Args:
+        dataset: what `eval_dataset` returned.
+        first: whether to warn of what in it gives other batches in a resumed run.
+    """
+    if first:
+        _look_at(dataset)
+    return iter(dataset)
+
+
+def _look_at(dataset: Any) -> None:
+    if isinstance(dataset, indexed.Indexed):
+        dataset = dataset.limited(1).dataset()
+    if not isinstance(dataset, tf.data.Dataset):
+        return
+    if not seeds.can_lend_tensorflows():
+        LOG.warning(
+            "eval_dataset(): this version of TensorFlow does not let its seed be lent; give every "
+            "shuffle in it a seed, or a resumed run may evaluate in another order"
+        )
+    cache_files.free(dataset)
+    for text in inexact.findings(dataset).certain:
+        LOG.warning(
+            "eval_dataset(): evaluate() may give other values in a resumed run because of %s", text
+        )
 
 
 def _size(batch: Any) -> tf.Tensor:

@@ -58,14 +58,32 @@ def resume(store: checkpoint_store.Store, wanted: str) -> None:
         )
 
 
-def hidden_state(step: compiled.Step) -> None:
-    """Warns of operations whose state no checkpoint can hold.
+def hidden_state(step: compiled.Step, source: position.Source) -> None:
+    """Warns of what makes a resumed run differ, in the step and in the data.
 
     Args:
         step: the traced step.
+        source: the training data.
     """
-    for hidden in inspection.hidden_state(step.function):
-        LOG.warning("train_step: a resumed run will differ because of %s", hidden)
+    certain, possible = suspects(step.function, source)
+    for where, what in certain:
+        LOG.warning("%s: a resumed run will differ because of %s", where, what)
+    for where, what in possible:
+        LOG.info("%s: %s", where, what)
+
+
+def suspects(
+    step: Any, source: position.Source
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Returns where and what makes a resumed run differ, and what does if the program lets it.
+
+    Args:
+        step: the train step as a concrete function.
+        source: the training data.
+    """
+    certain = [("train_step", str(hidden)) for hidden in inspection.hidden_state(step)]
+    certain += [("train_dataset()", text) for text in source.findings.certain]
+    return certain, [("train_dataset()", text) for text in source.findings.possible]
 
 
 def own_seeds(source: position.Source, drawn: int) -> None:

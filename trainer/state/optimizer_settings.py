@@ -7,8 +7,12 @@ gradients and to say every other change in one line. Refuses to change a setting
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from trainer import errors
 from trainer.base.log import LOG
@@ -23,15 +27,70 @@ def settings(optimizers: Iterable[tuple[str, Any]]) -> Settings:
     Args:
         optimizers: names and Keras optimizers.
     """
-    found: Settings = {}
+    return {name: _settings(optimizer)[0] for name, optimizer in optimizers}
+
+
+def say_unknown(optimizers: Iterable[tuple[str, Any]]) -> None:
+    """Says which settings a checkpoint will not hold, so that a change of them is not told.
+
+    Args:
+        optimizers: names and Keras optimizers.
+    """
     for name, optimizer in optimizers:
-        config = optimizer.get_config()
-        found[name] = {
-            key: value
-            for key, value in config.items()
-            if isinstance(value, bool | int | float | None) and key != "learning_rate"
-        }
-    return found
+        known, unknown = _settings(optimizer)
+        if unknown:
+            LOG.info(
+                "%s: checkpoints are written without %s, so that a later change of it is not told; "
+                "with it: %s",
+                *(name, "; ".join(unknown), ", ".join(sorted(known)) or "nothing"),
+            )
+
+
+def _settings(optimizer: Any) -> tuple[dict[str, Any], list[str]]:
+    """Returns an optimizer's scalar settings, and in words what cannot be had."""
+    unknown = []
+    try:
+        config = dict(optimizer.get_config())
+    except Exception as error:  # the program's own code, or that of its schedule
+        first = (str(error).splitlines() or [""])[0]
+        rate = getattr(optimizer, "_learning_rate", None)
+        source = f" of its schedule {type(rate).__name__}" if callable(rate) else ""
+        unknown.append(
+            f"learning_rate (get_config(){source} fails: {type(error).__name__}: {first})"
+        )
+        config = _arguments(optimizer)
+    known = {}
+    for key, value in config.items():
+        plain = (
+            value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim else value
+        )
+        if not isinstance(key, str) or key == "learning_rate":
+            continue
+        if isinstance(plain, bool | int | float | None):
+            known[key] = plain
+        elif not _is_json(plain):
+            unknown.append(f"{key} ({type(plain).__name__} is not JSON)")
+    return known, unknown
+
+
+def _arguments(optimizer: Any) -> dict[str, Any]:
+    """Returns the attributes that have the names of the constructor's arguments, as in Keras."""
+    names = (
+        name
+        for kind in type(optimizer).__mro__
+        if "__init__" in vars(kind) and kind is not object
+        for name in inspect.signature(vars(kind)["__init__"]).parameters
+    )
+    held = vars(optimizer)
+    return {name: held[name] for name in names if name in held}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def compare(path: str, saved: Settings, present: Settings, steps: Mapping[str, int]) -> None:
@@ -86,6 +145,8 @@ def warn_of_ended_schedules(optimizers: Iterable[tuple[str, Any]], last_step: in
 def _end_of(schedule: Any) -> int | None:
     """Returns the step after which a Keras schedule is constant, or None if it never is."""
     kind = type(schedule).__name__
+    if type(schedule).__module__.split(".")[0] not in ("keras", "tf_keras"):
+        return None  # the program's own, whatever its name
     if kind == "PolynomialDecay" and not schedule.cycle:
         return int(schedule.decay_steps)
     if kind == "CosineDecay":

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 
 def draw() -> int:
@@ -32,15 +33,33 @@ def plant(seed: int) -> None:
 
 @contextlib.contextmanager
 def lent(seed: int) -> Iterator[None]:
-    """Plants the seed in Python's and NumPy's generators, and gives them back as they were."""
+    """Plants the seed in all global generators, and gives them back as they were.
+
+    Args:
+        seed: the seed.
+    """
     python, numbers = random.getstate(), np.random.get_state()
+    # Not tf.random.set_seed: it also resets the eager kernels that were given a seed of their own,
+    # and those the program may still draw from.
+    eager = vars(context.context())
+    before = {name: eager[name] for name in ("_seed", "_rng") if name in eager}
     random.seed(seed)
     np.random.seed(seed)
+    if can_lend_tensorflows():
+        eager.update(_seed=seed, _rng=random.Random(seed))
     try:
         yield
     finally:
         random.setstate(python)
         np.random.set_state(numbers)
+        if can_lend_tensorflows():
+            eager.pop("_rng", None)
+            eager.update(before)
+
+
+def can_lend_tensorflows() -> bool:
+    """Tells whether `lent` can plant TensorFlow's seed and give it back (2.16 to 2.21: it can)."""
+    return "_seed" in vars(context.context())
 
 
 def python_state() -> str:

@@ -157,9 +157,10 @@ def _judge(
     ]
     hidden = expected["hidden"]
     if hidden:
-        lines += [f"hidden state: {text}" for text in hidden]
+        lines += [f"a resumed run will differ because of {text}" for text in hidden]
     name = digests.first_difference(expected["digests"], seen["digests"])
     if name is not None:
+        lines += [f"perhaps because of {text}" for text in expected["possible"]]
         lines.append(f"NOT exact: {name} differs first")
     elif hidden:
         lines.append("NOT proved: the digests are equal, yet the operations above may differ")

@@ -18,9 +18,9 @@ from absl import flags
 
 from trainer import app
 from trainer.base import digests
-from trainer.graph import inspection
 from trainer.hooks import context
 from trainer.hooks.hook import Hook
+from trainer.run import inside, preflight
 from trainer.testing import exactness
 
 
@@ -105,11 +105,13 @@ def main() -> None:
     with program_class(app.config_from_flags(flags.FLAGS), hooks=extra) as program:
         program.train()
         named = exactness.state_digests(program)
-        hidden = [str(found) for found in inspection.hidden_state(program.compiled_step)]
+        source = inside.of(program).parts.progress.source
+        certain, possible = preflight.suspects(program.compiled_step, source)
     report = {
         "digests": named,
         "digest": digests.combined(named),
-        "hidden": hidden,
+        "hidden": [f"{where}: {what}" for where, what in certain],
+        "possible": [f"{where}: {what}" for where, what in possible],
         "step": program.step,
     }
     with open(f"{job['folder']}.json", "w") as file:
