@@ -19,7 +19,7 @@ import tensorflow as tf
 from trainer import errors
 from trainer.data import position
 from trainer.graph import compiled
-from trainer.run import history
+from trainer.run import history, metric_outputs
 
 
 class Progress:
@@ -28,6 +28,7 @@ class Progress:
     Args:
         counter: the completed steps as an int64 variable: the graph counts in it.
         source: the training data.
+        metrics: the metrics among the outputs of a step.
 
     Attributes:
         step: completed steps, without asking the device.
@@ -37,10 +38,13 @@ class Progress:
         failure: the error that the step or the data raised last, or None.
     """
 
-    def __init__(self, counter: tf.Variable, source: position.Source):
+    def __init__(
+        self, counter: tf.Variable, source: position.Source, metrics: metric_outputs.Metrics
+    ):
         self.counter = counter
         self.source = source
-        self.history = history.History()
+        self.metrics = metrics
+        self.history = history.History(metrics)
         self.step = 0
         self.restored_step: int | None = None
         self.unsavable: str | None = None
