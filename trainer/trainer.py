@@ -180,8 +180,7 @@ class Trainer(members.Guarded):
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
         """Returns the means of scalars, weighted by batch size, and the results of metrics.
 
-        A metric starts anew before; a result that is a dict is returned as `name/key`. Nothing of
-        the training changes: variables that `eval_step` writes get their values back.
+        Metrics start anew before it. Nothing of the training changes, whatever `eval_step` writes.
 
         Args:
             steps: batches at most; None: all.

@@ -91,7 +91,8 @@ class HookList:
         boundaries = []
         for hook in self._hooks.values():
             every = hook.every_steps
-            if _overrides(hook, "after_step") and (only_outputs or not hook.only_outputs):
+            ends = not hook.only_outputs or (only_outputs and hook.every_secs is None)
+            if ends and _overrides(hook, "after_step"):
                 boundaries.append(step - step % every + every)
             if _overrides(hook, "before_step"):  # due one step earlier
                 boundaries.append(step + 1 - (step + 1) % every + every - 1)

@@ -110,9 +110,7 @@ def _build(
     source, step = _trace(program, settings, strategy, seed)
     if settings.seed is None and store.newest() is None:
         preflight.own_seeds(source, seed)
-    metrics = metric_outputs.Metrics("train_step", step.metrics)
-    metrics.check_passes(source)
-    progress, stopwatch = Progress(counter, source, metrics), clock.Stopwatch()
+    progress, stopwatch = Progress(counter, source, step.metrics), clock.Stopwatch()
     variables = variables_module.State((), settings.keep_program_values)
     bad = bad_numbers.BadNumbers(ignored=settings.on_nonfinite == "ignore")
     parts = Parts(

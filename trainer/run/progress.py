@@ -14,6 +14,9 @@ saves it. Refuses to run a step or to decide how many.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
 
 from trainer import errors
@@ -28,9 +31,10 @@ class Progress:
     Args:
         counter: the completed steps as an int64 variable: the graph counts in it.
         source: the training data.
-        metrics: the metrics among the outputs of a step.
+        metrics: name to metric, of those among the outputs of `train_step`.
 
     Attributes:
+        metrics: their values.
         step: completed steps, without asking the device.
         history: outputs that a hook may still ask for.
         restored_step: step of the checkpoint that was restored last, or None.
@@ -38,13 +42,12 @@ class Progress:
         failure: the error that the step or the data raised last, or None.
     """
 
-    def __init__(
-        self, counter: tf.Variable, source: position.Source, metrics: metric_outputs.Metrics
-    ):
+    def __init__(self, counter: tf.Variable, source: position.Source, metrics: Mapping[str, Any]):
         self.counter = counter
         self.source = source
-        self.metrics = metrics
-        self.history = history.History(metrics)
+        self.metrics = metric_outputs.Metrics("train_step", metrics)
+        self.metrics.check_passes(source)
+        self.history = history.History(self.metrics)
         self.step = 0
         self.restored_step: int | None = None
         self.unsavable: str | None = None
