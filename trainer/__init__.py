@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainer.errors import StepRefusedError as StepRefusedError
     from trainer.errors import TrainerError as TrainerError
     from trainer.errors import UnseededDataError as UnseededDataError
+    from trainer.graph.metrics import Metric as Metric
     from trainer.hooks.context import RunContext as RunContext
     from trainer.hooks.hook import Hook as Hook
     from trainer.hooks.log_progress import LogProgress as LogProgress
@@ -47,6 +48,7 @@ _HOMES = {
     **dict.fromkeys(_ERRORS, "trainer.errors"),
     "Hook": "trainer.hooks.hook",
     "LogProgress": "trainer.hooks.log_progress",
+    "Metric": "trainer.graph.metrics",
     "RollbackOnSpike": "trainer.hooks.rollback_on_spike",
     "RunContext": "trainer.hooks.context",
     "RunResult": "trainer.run.ending",

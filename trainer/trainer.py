@@ -113,14 +113,14 @@ class Trainer(members.Guarded):
         """
         raise NotImplementedError(f"{type(self).__name__} must define train_dataset(self)")
 
-    def train_step(self, batch: Any) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Any) -> dict[str, Any]:
         """Trains on one batch; compiled once.
 
         Args:
             batch: one element of the dataset.
 
         Returns:
-            Name to scalar.
+            Name to scalar, or to a Keras metric that the step updates (see `trainer.Metric`).
         """
         raise NotImplementedError(f"{type(self).__name__} must define train_step(self, batch)")
 
@@ -128,14 +128,14 @@ class Trainer(members.Guarded):
         """Returns a dataset or an `Indexed` for `evaluate`; each evaluation starts it anew."""
         raise NotImplementedError(f"{type(self).__name__} must define eval_dataset(self)")
 
-    def eval_step(self, batch: Any) -> dict[str, tf.Tensor]:
+    def eval_step(self, batch: Any) -> dict[str, Any]:
         """Judges one batch; compiled once.
 
         Args:
             batch: one element of the evaluation dataset.
 
         Returns:
-            Name to scalar.
+            Name to scalar, or to a metric that the step updates: the metric, not its `result()`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define eval_step(self, batch)")
 
@@ -178,27 +178,27 @@ class Trainer(members.Guarded):
             return end.close(outcome)
 
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
-        """Returns the mean of each output of `eval_step`, weighted by batch size.
+        """Returns the means of scalars, weighted by batch size, and the results of metrics.
 
-        Nothing of the training changes: variables that `eval_step` writes get their values back.
+        Metrics start anew before it. Nothing of the training changes, whatever `eval_step` writes.
 
         Args:
             steps: batches at most; None: all.
 
         Raises:
-            ValueError: `steps` is below 1, or there was no batch.
+            ValueError: `steps` is below 1, there was no batch, or a metric gave no number.
             EvaluationStoppedError: called by a hook, and a stop signal left no time for the rest.
         """
         arguments.count("steps", steps)
         here, parts = inside.of(self), inside.of(self).parts
         with here.strategy.scope(), seeds.lent(parts.seed):
             iterator = evaluation.opened(self.eval_dataset(), first=here.evaluator is None)
+            state = parts.content.variables.entries.values()
             if here.evaluator is None:
-                here.evaluator = evaluation.Evaluator(self.eval_step, iterator)
-            variables = parts.content.variables.entries.values()
-            protected = [entry.variable for entry in variables]
+                here.evaluator = evaluation.Evaluator(self.eval_step, iterator, state)
+                parts.apart.extend(here.evaluator.apart)
             left = here.settings.grace_secs - here.saver.expected_secs
-            return here.evaluator.run(iterator, steps, protected, left)
+            return here.evaluator.run(iterator, steps, state, left)
 
     def save(self) -> int:
         """Saves now, whatever the interval says; on the disk when it returns.

@@ -17,26 +17,35 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import errors
-from trainer.graph import bad_numbers, direct_call, specs
+from trainer.graph import bad_numbers, direct_call, metrics, specs
 
 
 class Step:
     """A traced step.
 
     Args:
-        step: takes a batch, returns a dict of scalar tensors.
+        step: takes a batch, returns a dict of scalar tensors and metrics.
         element_spec: nested `tf.TypeSpec` of one batch.
         jit_compile: use XLA.
         name: what the user calls it, for messages.
 
+    Attributes:
+        outputs: names and specs of the tensors that it returns.
+        metrics: names and metrics: they are objects, of which the graph holds nothing.
+
     Raises:
-        ValueError: what it returns is not a dict of numeric scalars.
+        ValueError: what it returns is not a dict of numeric scalars and metrics.
     """
 
     def __init__(
         self, step: Callable[[Any], Any], element_spec: Any, *, jit_compile: bool, name: str
     ):
-        function = tf.function(step, jit_compile=jit_compile or None)
+        self.metrics: dict[str, Any] = {}
+
+        def traced(batch: Any) -> Any:
+            return self._without_metrics(step(batch))
+
+        function = tf.function(traced, jit_compile=jit_compile or None)
         try:
             self.function = function.get_concrete_function(element_spec)
         except Exception as error:
@@ -46,6 +55,11 @@ class Step:
 
     def __call__(self, batch: Any) -> dict[str, tf.Tensor]:
         return dict(self.function(batch))
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def _without_metrics(self, outputs: Any) -> Any:
+        rest, self.metrics = metrics.parted(outputs)
+        return rest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,7 +267,7 @@ def _checked(step: str, outputs: Any) -> dict[str, tf.TypeSpec]:
         if not numeric or value.shape.rank != 0:
             raise ValueError(
                 f"output {name!r} of {step} is {_shown(value)}; return a scalar, for example "
-                "tf.reduce_mean(...)"
+                "tf.reduce_mean(...), or a metric"
             )
     return dict(outputs)
 

@@ -137,7 +137,12 @@ def layers_of(wanted: Iterable[int]) -> dict[int, str]:
 
 def writes_variables(function: Any) -> bool:
     """Tells whether a concrete function has an operation that changes a variable."""
-    return any(op_type.startswith(_WRITES) for op_type, *_ in operations(function.graph))
+    return any(is_write(op_type) for op_type, *_ in operations(function.graph))
+
+
+def is_write(op_type: str) -> bool:
+    """Tells whether operations of a type change the variable that is their first input."""
+    return op_type.startswith(_WRITES)
 
 
 def program_line(operation: Any) -> tuple[str, int] | None:

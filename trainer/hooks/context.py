@@ -33,7 +33,7 @@ class TrainerView(Protocol):
         """Steps of the complete checkpoints on the disk, ascending."""
 
     def evaluate(self, steps: int | None = None) -> dict[str, float]:
-        """Returns the mean of each output of `eval_step`, weighted by batch size."""
+        """Returns the means of scalars and the results of metrics of `eval_step`."""
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of the program's own."""
@@ -70,7 +70,8 @@ class RunContext:
         trainer: the trainer.
         step: completed steps, over all resumes.
         start_step: `step` when this `train()` began.
-        outputs: name to the last step's value, a NumPy scalar; right after a resume too.
+        outputs: name to the last step's value, a NumPy scalar; right after a resume too. A metric's
+            is computed when it is read, of what the metric held after that step.
         saved_step: step of the newest checkpoint on the disk, or None.
         error: in `end`: the exception that ended the run, or None.
     """
@@ -91,7 +92,7 @@ class RunContext:
 
     @property
     def history(self) -> Mapping[str, Any]:
-        """Name to `float32[n]`, one value per step since this hook's last call."""
+        """Name to `float32[n]`, one value per step since this hook's last call; no metrics."""
         return self._past.between(self.step - self._every_steps + 1, self.step)
 
     @property

@@ -65,6 +65,7 @@ class Hook:
             not at variables or at the data, and asks for no stop. Compiled calls need not end for
             it then, which makes it free: it is called for each of its steps in order, after the
             call in which they ran and up to 0.2 s late; for those of a call that raised, not.
+            Where `train_step` returns metrics, calls end for it, to know their values at its steps.
         may_refuse: it may raise `StepRefusedError` to have a step undone; the run then begins with
             a checkpoint, so that there is a way back.
     """

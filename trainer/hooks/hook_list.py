@@ -81,12 +81,18 @@ class HookList:
         """Whether a hook may have a step undone."""
         return any(hook.may_refuse for hook in self._hooks.values())
 
-    def next_boundary(self, step: int) -> int | None:
-        """Returns the next step after `step` at which a call must end for a hook, or None."""
+    def next_boundary(self, step: int, *, only_outputs: bool = False) -> int | None:
+        """Returns the next step after `step` at which a call must end for a hook, or None.
+
+        Args:
+            step: completed steps.
+            only_outputs: whether it must for hooks that look only at outputs, too.
+        """
         boundaries = []
         for hook in self._hooks.values():
             every = hook.every_steps
-            if _overrides(hook, "after_step") and not hook.only_outputs:
+            ends = not hook.only_outputs or (only_outputs and hook.every_secs is None)
+            if ends and _overrides(hook, "after_step"):
                 boundaries.append(step - step % every + every)
             if _overrides(hook, "before_step"):  # due one step earlier
                 boundaries.append(step + 1 - (step + 1) % every + every - 1)

@@ -18,8 +18,9 @@ from trainer.hooks.hook import Hook
 class LogProgress(Hook):
     """Logs step, outputs, speed and time left.
 
-    Each output is shown as its mean over the steps since the last line. Speed counts the time
-    between two lines of this process; the time to restore and to trace is no part of it.
+    Each output is shown as its mean over the steps since the last line, a metric as it is. Speed
+    counts the time between two lines of this process; the time to restore and to trace is no part
+    of it.
 
     Args:
         every_steps: steps between two lines; None: 100, unless `every_secs` is given.
@@ -54,6 +55,8 @@ class LogProgress(Hook):
         most = ctx.trainer.config.max_steps
         parts = [f"step {ctx.step}" if most is None else f"step {ctx.step}/{most}"]
         parts += [f"{name} {_mean(values):.6g}" for name, values in ctx.history.items()]
+        metrics = (name for name in ctx.outputs if name not in ctx.history)
+        parts += [f"{name} {float(ctx.outputs[name]):.6g}" for name in metrics]
         now = ctx.trained_secs
         if self._since is not None and now > self._since[1]:
             speed = (ctx.step - self._since[0]) / (now - self._since[1])

@@ -111,7 +111,7 @@ def _build(
     source, step = _trace(program, settings, strategy, seed)
     if settings.seed is None and store.newest() is None:
         preflight.own_seeds(source, seed)
-    progress, stopwatch = Progress(counter, source), clock.Stopwatch()
+    progress, stopwatch = Progress(counter, source, step.metrics), clock.Stopwatch()
     variables = variables_module.State((), settings.keep_program_values)
     bad = bad_numbers.BadNumbers(ignored=settings.on_nonfinite == "ignore")
     parts = Parts(

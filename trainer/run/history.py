@@ -8,11 +8,14 @@ series in a cut run as in an unbroken one. Refuses to know about hooks: it is to
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from trainer.run import metric_outputs
 
 
 class _Chunk:
@@ -23,13 +26,22 @@ class _Chunk:
         last: last step.
         series: name to values[last - first + 1], on the device until read.
         secs: seconds of training when the call began and when it ended.
+        metrics: name to value of metrics after the last step; empty once there are later steps.
     """
 
-    def __init__(self, first: int, last: int, series: Mapping[str, Any], secs: tuple[float, float]):
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        series: Mapping[str, Any],
+        secs: tuple[float, float],
+        metrics: Mapping[str, Any],
+    ):
         self.first = first
         self.last = last
         self.series = series
         self.secs = secs
+        self.metrics = metrics
         self._read: dict[str, npt.NDArray[Any]] = {}
 
     def values(self, name: str) -> npt.NDArray[Any]:
@@ -46,14 +58,22 @@ class Series(Mapping[str, npt.NDArray[np.float32]]):
         chunks: consecutive pieces of history.
         first: first step wanted.
         last: last step wanted.
+        metrics: names of which only the value after a call is known.
     """
 
-    def __init__(self, chunks: Sequence[_Chunk], first: int, last: int):
+    def __init__(
+        self, chunks: Sequence[_Chunk], first: int, last: int, metrics: Sequence[str] = ()
+    ):
         self._chunks = [chunk for chunk in chunks if chunk.last >= first and chunk.first <= last]
         self._first = first
         self._last = last
+        self._metrics = metrics
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
+        if name in self._metrics:
+            raise KeyError(
+                f"{name!r} is a metric, which has no value of each step; read ctx.outputs[{name!r}]"
+            )
         pieces = [
             chunk.values(name)[max(self._first - chunk.first, 0) : self._last - chunk.first + 1]
             for chunk in self._chunks
@@ -71,9 +91,15 @@ class Series(Mapping[str, npt.NDArray[np.float32]]):
 
 
 class History:
-    """Recent per-step outputs."""
+    """Recent outputs: of scalars one value per step, of metrics the last.
 
-    def __init__(self) -> None:
+    Args:
+        metrics: the metrics among the outputs of a step.
+    """
+
+    def __init__(self, metrics: metric_outputs.Metrics) -> None:
+        self._metrics = metrics
+        self._names = metrics.names()
         self._chunks: list[_Chunk] = []
 
     def add(
@@ -83,7 +109,7 @@ class History:
         series: Mapping[str, Any],
         secs: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """Appends the outputs of a call.
+        """Appends the outputs of a call that has just returned.
 
         Args:
             first: its first step.
@@ -92,7 +118,8 @@ class History:
             secs: seconds of training when it began and when it ended.
         """
         if count:
-            self._chunks.append(_Chunk(first, first + count - 1, series, secs))
+            metrics = metric_outputs.Reading(self._metrics, self._names) if self._names else {}
+            self._append(first, count, series, secs, metrics)
 
     def outputs(self, step: int) -> Mapping[str, Any]:
         """Returns name to NumPy scalar of a step, each fetched when it is read first.
@@ -113,7 +140,7 @@ class History:
 
     def between(self, first: int, last: int) -> Series:
         """Returns the values of steps `first` to `last`, as far as they are here."""
-        return Series(self._chunks, first, last)
+        return Series(self._chunks, first, last, self._names)
 
     def forget_before(self, step: int) -> None:
         """Drops whole pieces that end before `step`, but the last."""
@@ -145,14 +172,29 @@ class History:
             secs: seconds of training at that step.
         """
         self._chunks = []
+        metrics = {name: outputs[name][()] for name in self._names if name in outputs}
+        series = {name: values for name, values in series.items() if name not in self._names}
         count = min((len(values) for values in series.values()), default=0)
         if not outputs:
-            self.add(last - count + 1, count, series, (secs, secs))
+            self._append(last - count + 1, count, series, (secs, secs), {})
             return
         earlier = {name: values[: count - 1] for name, values in series.items()}
-        self.add(last - count + 1, max(0, count - 1), earlier, (secs, secs))
-        one = {name: value.reshape(1) for name, value in outputs.items()}
-        self.add(last, 1, one, (secs, secs))
+        self._append(last - count + 1, max(0, count - 1), earlier, (secs, secs), {})
+        one = {name: value.reshape(1) for name, value in outputs.items() if name not in metrics}
+        self._append(last, 1, one, (secs, secs), metrics)
+
+    def _append(
+        self,
+        first: int,
+        count: int,
+        series: Mapping[str, Any],
+        secs: tuple[float, float],
+        metrics: Mapping[str, Any],
+    ) -> None:
+        if count:
+            if self._chunks:
+                self._chunks[-1].metrics = {}  # holds on to what variables held
+            self._chunks.append(_Chunk(first, first + count - 1, series, secs, metrics))
 
     def _of(self, step: int) -> _Chunk | None:
         holding = (chunk for chunk in reversed(self._chunks) if chunk.first <= step <= chunk.last)
@@ -160,7 +202,7 @@ class History:
 
 
 class Outputs(Mapping[str, Any]):
-    """The outputs of one step as NumPy scalars.
+    """The outputs of one step as NumPy scalars; metrics are computed when they are read.
 
     Args:
         chunk: the outputs of the call that the step was in.
@@ -170,12 +212,15 @@ class Outputs(Mapping[str, Any]):
     def __init__(self, chunk: _Chunk, step: int):
         self._chunk = chunk
         self._index = step - chunk.first
+        self._metrics = chunk.metrics if step == chunk.last else {}
 
     def __getitem__(self, name: str) -> Any:
+        if name in self._metrics:
+            return self._metrics[name]
         return self._chunk.values(name)[self._index]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._chunk.series)
+        return itertools.chain(self._chunk.series, self._metrics)
 
     def __len__(self) -> int:
-        return len(self._chunk.series)
+        return len(self._chunk.series) + len(self._metrics)

@@ -41,6 +41,7 @@ class Parts:
         stopwatch: seconds of training.
         bad_numbers: what is made of numbers that are not finite.
         fingerprint: what the program is made of.
+        apart: variables that an evaluation made for itself: they are no state.
     """
 
     program: Any
@@ -55,6 +56,7 @@ class Parts:
     stopwatch: clock.Stopwatch
     bad_numbers: bad_numbers.BadNumbers
     fingerprint: fingerprint.Fingerprint
+    apart: list[Any] = dataclasses.field(default_factory=list)
 
 
 def user_attributes(program: Any) -> Iterator[tuple[str, Any]]:
@@ -162,4 +164,7 @@ def _discover(parts: Parts) -> discovery.Found:
             for name, value in inspection.vars_of(hook).items():
                 yield f"{names.HOOKS}{key}/{name.lstrip('_')}", value
 
-    return discovery.discover(attributes())
+    found = discovery.discover(attributes())
+    apart = {id(variable) for variable in parts.apart}
+    kept = [entry for entry in found.entries if id(entry.variable) not in apart]
+    return dataclasses.replace(found, entries=kept)

@@ -14,12 +14,15 @@ saves it. Refuses to run a step or to decide how many.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
 
 from trainer import errors
 from trainer.data import position
 from trainer.graph import compiled
-from trainer.run import history
+from trainer.run import history, metric_outputs
 
 
 class Progress:
@@ -28,8 +31,10 @@ class Progress:
     Args:
         counter: the completed steps as an int64 variable: the graph counts in it.
         source: the training data.
+        metrics: name to metric, of those among the outputs of `train_step`.
 
     Attributes:
+        metrics: their values.
         step: completed steps, without asking the device.
         history: outputs that a hook may still ask for.
         restored_step: step of the checkpoint that was restored last, or None.
@@ -37,10 +42,12 @@ class Progress:
         failure: the error that the step or the data raised last, or None.
     """
 
-    def __init__(self, counter: tf.Variable, source: position.Source):
+    def __init__(self, counter: tf.Variable, source: position.Source, metrics: Mapping[str, Any]):
         self.counter = counter
         self.source = source
-        self.history = history.History()
+        self.metrics = metric_outputs.Metrics("train_step", metrics)
+        self.metrics.check_passes(source)
+        self.history = history.History(self.metrics)
         self.step = 0
         self.restored_step: int | None = None
         self.unsavable: str | None = None

@@ -16,6 +16,7 @@ import tensorflow as tf
 from trainer import errors
 from trainer.graph import bad_numbers, compiled
 from trainer.hooks import context
+from trainer.run import metric_outputs
 from trainer.run.pace import Pace
 from trainer.run.parts import Parts
 
@@ -91,11 +92,20 @@ class Stepper:
         """Returns how many steps the next call may run."""
         parts, step = self._parts, self._parts.progress.step
         left_out = [other - 1 for other in parts.content.left_out if other > step + 1]
-        boundary = min((b for b in (*boundaries, *left_out) if b is not None), default=None)
+        boundaries = *boundaries, *left_out, *self._boundaries_of_metrics()
+        boundary = min((b for b in boundaries if b is not None), default=None)
         until = None if boundary is None else boundary - step
         waited_for = waited_for or parts.hooks.any_only_outputs
         limit = self._pace.limit(until, waited_for=waited_for)
         return limit if limit == until else parts.hooks.limit_for_only_outputs(step, limit)
+
+    def _boundaries_of_metrics(self) -> Iterator[int | None]:
+        """Yields where calls end for metrics, whose values are known after a call alone."""
+        parts, progress = self._parts, self._parts.progress
+        if progress.metrics:
+            yield parts.hooks.next_boundary(progress.step, only_outputs=True)
+            left = progress.metrics.end_of_pass(progress.source)
+            yield None if left is None else progress.step + left
 
     @contextlib.contextmanager
     def _hooks_of(self, ctx: context.RunContext) -> Iterator[None]:
@@ -122,11 +132,14 @@ def run_steps(parts: Parts, limit: int, *, short_steps: bool = False) -> compile
     try:
         while True:
             iterator = progress.source.iterator
+            before = progress.metrics.begin_pass(progress.source)
             call = (
                 loop.pass_over(iterator)
                 if left_out
                 else loop.run(iterator, limit, short_steps=short_steps)
             )
+            if not call.steps:
+                metric_outputs.put_back(before)  # there was no pass to begin
             if call.steps or not progress.source.open_next_epoch():
                 return call
     except BaseException as error:

@@ -23,6 +23,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.graph import metrics
+
 _KERAS = ("keras", "tf_keras")
 
 # The Keras classes whose attributes are walked; Keras's own containers and graph nodes are not.
@@ -100,6 +102,8 @@ class _Walk:
         self.optimizers: list[tuple[str, Any]] = []
 
     def visit(self, name: str, value: Any, kind: str) -> None:
+        if isinstance(value, metrics.Metric):
+            value = value.metric
         variable = variable_of(value)
         if variable is not None:
             self._add(name, variable, kind)
