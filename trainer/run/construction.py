@@ -25,7 +25,13 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, members, preflight, state_coverage
+from trainer.run import (
+    content,
+    members,
+    neighbours,
+    preflight,
+    state_coverage,
+)
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -35,7 +41,7 @@ from trainer.run.parts import (
     user_attributes,
 )
 from trainer.run.progress import Progress
-from trainer.state import seeds, warm_start
+from trainer.state import generators, seeds, warm_start
 from trainer.state import variables as variables_module
 
 
@@ -47,6 +53,7 @@ def assemble(
     hooks: Sequence[Hook],
     *,
     methods: frozenset[str],
+    turns: generators.Generators,
 ) -> Parts:
     """Returns the parts of a trainer, restored.
 
@@ -57,6 +64,7 @@ def assemble(
         counter: int64 variable that counts the steps.
         hooks: the hooks.
         methods: names of the trainer's own, which the program must not hide.
+        turns: the trainer's states of the global generators, in a turn.
     """
     listed = hook_list.HookList(hooks)
     members.check(program, hooks, methods)
@@ -68,11 +76,15 @@ def assemble(
     preflight.resume(store, settings.resume)
     store.own()
     try:
-        parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
+        parts = _build(
+            program, settings, strategy, counter, hooks=listed, store=store, turns=turns
+        )
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
         state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         preflight.hidden_state(parts.compiled_step)
+        neighbours.join(parts)
+        turns.built()
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
             give_state(parts, key, hook)
@@ -104,6 +116,7 @@ def _build(
     *,
     hooks: hook_list.HookList,
     store: checkpoint_store.Store,
+    turns: generators.Generators,
 ) -> Parts:
     """Makes everything that a restore needs to be there: variables above all."""
     seed = _choose_seed(store, settings.seed)
@@ -122,7 +135,7 @@ def _build(
         compiled_step=step,
         loop=compiled.Loop(step, counter, source.iterator, bad=bad),
         hooks=hooks,
-        content=content.Content(variables, progress, hooks, stopwatch),
+        content=content.Content(variables, progress, hooks, stopwatch, turns),
         stopwatch=stopwatch,
         bad_numbers=bad,
         fingerprint=fingerprint.Fingerprint(source, settings),
