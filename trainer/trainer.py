@@ -196,8 +196,7 @@ class Trainer(members.Guarded):
             iterator = iter(self.eval_dataset())
             if here.evaluator is None:
                 here.evaluator = evaluation.Evaluator(self.eval_step, iterator)
-            variables = parts.content.variables.entries.values()
-            protected = [entry.variable for entry in variables]
+            protected = [e.variable for e in parts.content.variables.entries.values()]
             left = here.settings.grace_secs - here.saver.expected_secs
             return here.evaluator.run(iterator, steps, protected, left)
 
@@ -316,8 +315,7 @@ def _train(
     if reason is None:
         parts.loop.prepare(parts.progress.source.iterator)
         parts.journal.note("train", step=parts.progress.step)
-    parts.hooks.begin(ctx)
-    parts.hooks.refuse_unkept_states()
+    saver.unkept.begin(ctx)
     undoing.make_possible(reason)
     while True:
         try:

@@ -96,8 +96,9 @@ class Hook:
     def get_state(self) -> dict[str, Any]:
         """Returns what a resume must know: all that the hook has and that changes in training.
 
-        `tf.Variable`s held as attributes are saved without being listed here; a hook without attributes needs none. It is called at each
-        save, and once before the first step, so that a value which cannot be kept is refused then.
+        `tf.Variable`s held as attributes are saved without being listed here; a hook without
+        attributes needs none. It is called at each save, and once before the first step, so that a
+        value which cannot be kept is refused then.
 
         Returns:
             Name to value. Kept exactly, type and dtype included, at any depth: numbers, texts,

@@ -18,6 +18,8 @@ from trainer.hooks import state_text
 from trainer.hooks.context import RunContext
 from trainer.hooks.hook import Hook
 
+Around = Callable[[str], contextlib.AbstractContextManager[None]]
+
 
 class HookList:
     """The hooks of one trainer, in order, each under the key of its state.
@@ -126,12 +128,18 @@ class HookList:
         """
         return min([self.history_start(step), *(seen + 1 for seen, _ in self._seen.values())])
 
-    def begin(self, ctx: RunContext) -> None:
-        """Calls `begin` of each hook, in order."""
+    def begin(self, ctx: RunContext, around: Around) -> None:
+        """Calls `begin` of each hook, in order.
+
+        Args:
+            ctx: the context.
+            around: what to do around the call of a hook that has a `begin`.
+        """
         self._begun, self._seen = [], {}
         with self._calling("begin"):
             for key, hook in self._with_last_free():
-                self._call(key, hook.begin, ctx)
+                with around(key) if _overrides(hook, "begin") else contextlib.nullcontext():
+                    self._call(key, hook.begin, ctx)
                 self._begun.append(key)
 
     def before_step(self, ctx: RunContext) -> None:
@@ -172,11 +180,17 @@ class HookList:
             return ctx.step % hook.every_steps == 0
         return ctx.step == last and ctx.trained_secs - self._seen[key][1] >= hook.every_secs
 
-    def after_save(self, ctx: RunContext) -> None:
-        """Calls `after_save` of each hook, in order."""
+    def after_save(self, ctx: RunContext, around: Around) -> None:
+        """Calls `after_save` of each hook, in order.
+
+        Args:
+            ctx: the context.
+            around: what to do around the call of a hook that has an `after_save`.
+        """
         with self._calling("after_save"):
             for key, hook in self._with_last_free():
-                self._call(key, hook.after_save, ctx)
+                with around(key) if _overrides(hook, "after_save") else contextlib.nullcontext():
+                    self._call(key, hook.after_save, ctx)
 
     @contextlib.contextmanager
     def _calling(self, moment: str) -> Iterator[None]:

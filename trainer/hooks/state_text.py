@@ -33,7 +33,7 @@ import tensorflow as tf
 _TAG = "~type"
 _SHORT = 64  # elements of an array that are written as numbers
 _LONG_INT_BITS = 10_000  # Python refuses to read longer ones as digits
-_SERIES: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_SERIES = (list, tuple, set, frozenset, collections.deque)
 _ADVICE = (
     "return numbers, texts, bytes, lists, tuples, sets, dicts, NumPy arrays and tensors of plain "
     "dtypes; or hold a tf.Variable as an attribute of the hook, which is saved without get_state"
@@ -90,25 +90,21 @@ class _NoWordError(Exception):
 
 def _encode(value: Any, place: str) -> Any:
     kind = type(value)
-    if value is None or kind in (bool, str):
-        return value
     if kind in _PLAIN:
         return _PLAIN[kind](value)
-    if kind is list:
-        return [_encode(v, f"{place}[{n}]") for n, v in enumerate(value)]
     if kind in (dict, collections.OrderedDict):
         return _encode_mapping(value, kind, place)
-    if kind.__name__ in _SERIES and kind is _SERIES[kind.__name__] or kind is collections.deque:
+    if kind in _SERIES:
         items = [_encode(v, f"{place}[{n}]") for n, v in enumerate(value)]
         if kind in (set, frozenset):  # their order is that of hashes, another in each process
             items.sort(key=json.dumps)
         more = {"maxlen": value.maxlen} if kind is collections.deque else {}
+        if kind is list:
+            return items
         return {_TAG: kind.__name__, **more, "items": items}
     if kind is np.ndarray or isinstance(value, np.generic):
         return _encode_array(value, place)
-    if isinstance(value, tf.Tensor):
-        return _encode_tensor(value, place)
-    raise _no_word(value, place)
+    return _encode_tensor(value, place)
 
 
 def _encode_mapping(value: Mapping[Any, Any], kind: type, place: str) -> dict[str, Any]:
@@ -136,7 +132,14 @@ def _encode_bytes(value: bytes | bytearray) -> Any:
     return {_TAG: type(value).__name__, "base64": base64.b64encode(value).decode()}
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
 _PLAIN: dict[type, Callable[[Any], Any]] = {
+    type(None): _itself,
+    bool: _itself,
+    str: _itself,
     int: _encode_int,
     float: _encode_float,
     complex: _encode_complex,
@@ -155,8 +158,7 @@ def _encode_array(value: Any, place: str) -> dict[str, Any]:
         found["order"] = "F"  # sums go by the order in memory
     if isinstance(value, np.generic):
         found[_TAG] = "scalar"
-    numbers = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8 and not _is_ml(name)
-    if numbers and array.size <= _SHORT and np.isfinite(array).all():
+    if _is_short(array):
         found["value"] = array.tolist()
     else:
         raw = array.tobytes(order="F" if "order" in found else "C")
@@ -173,16 +175,15 @@ def _encode_array(value: Any, place: str) -> dict[str, Any]:
 
 
 def _encode_tensor(value: Any, place: str) -> dict[str, Any]:
-    if not hasattr(value, "numpy"):
+    if not (isinstance(value, tf.Tensor) and hasattr(value, "numpy")):
         raise _no_word(value, place)
     found: dict[str, Any] = {_TAG: "tensor", "dtype": value.dtype.name, "shape": list(value.shape)}
     if value.dtype in (tf.resource, tf.variant):
         raise _no_word(value, place)
     small = not (value.dtype.is_complex or value.dtype.is_quantized or value.dtype == tf.string)
     array = np.asarray(value) if small else None
-    if array is not None and array.dtype.kind in "biuf" and array.size <= _SHORT:
-        if not _is_ml(array.dtype.name) and np.isfinite(array).all():
-            return {**found, "value": array.tolist()}
+    if array is not None and _is_short(array):
+        return {**found, "value": array.tolist()}
     serialized = bytes(tf.io.serialize_tensor(value).numpy())
     return {**found, "base64": base64.b64encode(serialized).decode()}
 
@@ -221,13 +222,22 @@ def _tensor(found: dict[str, Any]) -> Any:
     return tf.io.parse_tensor(base64.b64decode(found["base64"]), dtype)
 
 
+def _is_short(array: Any) -> bool:
+    """Tells whether an array can be written as a few numbers, each exactly."""
+    exact = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+    few = exact and array.size <= _SHORT and not _is_ml(array.dtype.name)
+    return few and bool(np.isfinite(array).all())
+
+
 def _is_ml(name: str) -> bool:
     """Tells whether a dtype is one that NumPy itself does not have, such as bfloat16."""
     return isinstance(getattr(ml_dtypes, name, None), type)
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    **{kind: (lambda found, make=make: make(found["items"])) for kind, make in _SERIES.items()},
+    "tuple": lambda found: tuple(found["items"]),
+    "set": lambda found: set(found["items"]),
+    "frozenset": lambda found: frozenset(found["items"]),
     "deque": lambda found: collections.deque(found["items"], found["maxlen"]),
     "dict": lambda found: dict(found["items"]),
     "OrderedDict": lambda found: collections.OrderedDict(found["items"]),

@@ -27,10 +27,12 @@ from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
 from trainer.run import (
     content,
+    hook_settings,
     members,
     neighbours,
     preflight,
     state_coverage,
+    unkept,
 )
 from trainer.run.parts import (
     Parts,
@@ -76,9 +78,7 @@ def assemble(
     preflight.resume(store, settings.resume)
     store.own()
     try:
-        parts = _build(
-            program, settings, strategy, counter, hooks=listed, store=store, turns=turns
-        )
+        parts = _build(program, settings, strategy, counter, hooks=listed, store=store, turns=turns)
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
         state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
@@ -98,6 +98,7 @@ def add_hook(parts: Parts, hook: Hook) -> None:
     """Appends a hook to a trainer that is ready, with its saved state."""
     key = parts.hooks.add(hook)
     members.of_hook(hook)
+    parts.content.settings.add(key, hook)
     before = set(parts.content.variables.entries)
     find_state(parts)
     variables = parts.content.variables
@@ -135,7 +136,9 @@ def _build(
         compiled_step=step,
         loop=compiled.Loop(step, counter, source.iterator, bad=bad),
         hooks=hooks,
-        content=content.Content(variables, progress, hooks, stopwatch, turns),
+        content=content.Content(
+            variables, progress, hooks, stopwatch, turns, hook_settings.HookSettings(hooks)
+        ),
         stopwatch=stopwatch,
         bad_numbers=bad,
         fingerprint=fingerprint.Fingerprint(source, settings),
@@ -162,12 +165,13 @@ def _trace(
         program.build()
         source = sources.open_source(make_dataset, settings.epochs, settings.data_position)
         fingerprint.check_seeds(source, outside, settings)
-        step = compiled.Step(
-            program.train_step,
-            source.element_spec,
-            jit_compile=settings.jit_compile,
-            name="train_step",
-        )
+        with unkept.tracing(program):
+            step = compiled.Step(
+                program.train_step,
+                source.element_spec,
+                jit_compile=settings.jit_compile,
+                name="train_step",
+            )
     return source, step
 
 

@@ -22,6 +22,7 @@ from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.data import position
 from trainer.hooks import hook_list, state_text
+from trainer.run import hook_settings
 from trainer.run.progress import Progress
 from trainer.state import generators, names, optimizer_settings
 from trainer.state import variables as variables_module
@@ -41,6 +42,7 @@ class Content:
         hooks: the hooks.
         stopwatch: seconds of training.
         generators: the trainer's states of the global generators.
+        settings: those of the hooks, which tell hooks of one class apart.
         optimizers: names and Keras optimizers.
         hook_tensors: what the checkpoint restored last held for hooks, for those that come later.
         stop: which hook asked the run to stop, why, and at which target; None if none did.
@@ -52,6 +54,7 @@ class Content:
     hooks: hook_list.HookList
     stopwatch: clock.Stopwatch
     generators: generators.Generators
+    settings: hook_settings.HookSettings
     optimizers: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
     hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     stop: dict[str, Any] | None = None
@@ -63,7 +66,12 @@ class Content:
         tensors |= {
             names.DATA + name: tensor for name, tensor in self.progress.source.saved().items()
         }
-        texts = {names.HOOKS + key: text for key, text in self.hooks.states().items()}
+        states = self.hooks.states()
+        texts = {names.HOOKS + key: text for key, text in states.items()}
+        with_variables = {_hook_of(name) for name in self.variables.entries}
+        settings = self.settings.text({*states, *with_variables})
+        if settings is not None:
+            texts[names.HOOK_SETTINGS] = settings
         texts[names.OPTIMIZERS] = json.dumps(optimizer_settings.settings(self.optimizers))
         texts |= self.generators.texts()
         texts[names.STOP] = json.dumps(self.stop, sort_keys=True)
@@ -119,6 +127,8 @@ class Content:
         )
         self._check_settings(path, tensors)
         self._check_states(path, tensors)
+        if names.HOOK_SETTINGS in tensors:
+            self.settings.warn_if_moved(json.loads(_text(tensors[names.HOOK_SETTINGS])))
 
     def last_outputs(self) -> dict[str, Output]:
         """Returns what hooks may read of the last step: it follows from the rest, and is no state.

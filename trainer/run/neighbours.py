@@ -29,11 +29,10 @@ def join(parts: Parts) -> None:
     Raises:
         TrainerError: a variable of it is that of another which is not closed.
     """
-    shared = _shared(parts)
-    if shared:
+    if _shared(parts) is not None:
         gc.collect()  # a trainer is a ring of references: one that nobody has may still be there
-        shared = _shared(parts)
-    if shared:
+    shared = _shared(parts)
+    if shared is not None:
         name, other = shared
         raise errors.TrainerError(
             f"the variable {name!r} belongs to another trainer of this process as well, in "

@@ -68,7 +68,10 @@ class Generators:
         states = self._states()
         differing = [] if self._built is None else states.differing(self._built)
         texts = states.texts()
-        for name, whose in ((names.TENSORFLOW_RANDOM, "TensorFlow's"), (names.KERAS_RANDOM, "Keras's")):
+        for name, whose in (
+            (names.TENSORFLOW_RANDOM, "TensorFlow's"),
+            (names.KERAS_RANDOM, "Keras's"),
+        ):
             if whose not in differing:
                 del texts[name]
         return texts

@@ -56,12 +56,12 @@ class States:
         found: dict[str, Any] = {name: json.loads(text) for name, text in texts.items()}
         kind, key, *rest = found[names.NUMPY_RANDOM]
         tensorflow = found.get(names.TENSORFLOW_RANDOM)
-        keras = found.get(names.KERAS_RANDOM)
+        keras = found.get(names.KERAS_RANDOM, self.keras)
         return States(
             python=_python(found[names.PYTHON_RANDOM]),
             numpy=(kind, np.array(key, np.uint32), *rest),
             tensorflow=(tensorflow[0], _python(tensorflow[1])) if tensorflow else self.tensorflow,
-            keras=tuple(keras) if keras else self.keras,
+            keras=tuple(keras) if keras else None,
         )
 
     def differing(self, other: States) -> list[str]:
