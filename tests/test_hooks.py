@@ -310,7 +310,7 @@ def test_best_file_survives(make, tmp_path):
     ("state", "text"),
     [
         ([1], r"get_state of hook Bad returned \[1\]; return a dict"),
-        ({"f": print}, "get_state of hook Bad cannot be written as JSON"),
+        ({"f": print}, r"get_state of hook Bad: state\['f'\] is a builtin_function_or_method"),
     ],
 )
 def test_a_state_that_cannot_be_kept(make, state, text):
@@ -320,24 +320,6 @@ def test_a_state_that_cannot_be_kept(make, state, text):
 
     with pytest.raises(ValueError, match=text):
         make(hooks=[Bad()], max_steps=3).train()
-
-
-def test_numpy_and_tensors_in_a_state(make):
-    import numpy as np
-
-    class Arrays(trainer.Hook):
-        got = None
-
-        def get_state(self):
-            return {"a": np.float32(1.5), "b": np.arange(3), "c": tf.constant([2.0])}
-
-        def set_state(self, state):
-            self.got = state
-
-    make(hooks=[Arrays()], max_steps=3).train()
-    hook = Arrays()
-    make(hooks=[hook])
-    assert hook.got == {"a": 1.5, "b": [0, 1, 2], "c": [2.0]}
 
 
 def test_errors_of_states_name_the_hook(make, tmp_path):

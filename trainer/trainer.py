@@ -38,7 +38,7 @@ from trainer.run import (
     stepping,
 )
 from trainer.run.parts import go_back
-from trainer.state import seeds
+from trainer.state import generators, seeds
 
 
 class Trainer(members.Guarded):
@@ -93,9 +93,10 @@ class Trainer(members.Guarded):
         with placed.scope():
             counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         made = inside.put(self, inside.Inside(settings, placed, counter, constructed))
-        with signals.watch(stops=settings.stop_signals):
+        turns, methods = generators.Generators(settings.model_dir), frozenset(vars(Trainer))
+        with signals.watch(stops=settings.stop_signals), turns.turn():
             made.assembled = construction.assemble(
-                self, settings, placed, counter, hooks, methods=frozenset(vars(Trainer))
+                self, settings, placed, counter, hooks, methods=methods, turns=turns
             )
         made.saver = saving.Saver(settings, made.parts)
         made.stepper = stepping.Stepper(made.parts, settings.steps_per_call)
@@ -315,7 +316,7 @@ def _train(
     if reason is None:
         parts.loop.prepare(parts.progress.source.iterator)
         parts.journal.note("train", step=parts.progress.step)
-    parts.hooks.begin(ctx)
+    saver.unkept.begin(ctx)
     undoing.make_possible(reason)
     while True:
         try:

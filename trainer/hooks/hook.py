@@ -95,13 +95,24 @@ class Hook:
         """Called once, however the run ended; `ctx.error` is the exception or None."""
 
     def get_state(self) -> dict[str, Any]:
-        """Returns what a resume must know, as JSON-able values; `tf.Variable`s held as attributes
-        are saved without being listed here. A hook without attributes needs none."""
+        """Returns what a resume must know: all that the hook has and that changes in training.
+
+        `tf.Variable`s held as attributes are saved without being listed here; a hook without
+        attributes needs none. It is called at each save, and once before the first step, so that a
+        value which cannot be kept is refused then.
+
+        Returns:
+            Name to value. Kept exactly, type and dtype included, at any depth: numbers, texts,
+            bytes, None, lists, tuples, sets, `deque`s, dicts with such keys, NumPy scalars and
+            arrays, eager tensors. Anything else (a named tuple, a dataclass, an `Enum`, a date)
+            is refused by its place in the state; turn it into these.
+        """
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes back what `get_state` returned, before `begin`.
 
         Args:
-            state: as returned, after a trip through JSON (tuples come back as lists).
+            state: equal to what `get_state` returned, tuples as tuples and `np.float32` as
+                `np.float32`.
         """

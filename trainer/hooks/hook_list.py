@@ -8,15 +8,17 @@ is in a checkpoint.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainer import errors
 from trainer.base import arguments
 from trainer.base.log import LOG
+from trainer.hooks import state_text
 from trainer.hooks.context import RunContext
 from trainer.hooks.hook import Hook
+
+Around = Callable[[str], contextlib.AbstractContextManager[None]]
 
 
 class HookList:
@@ -132,12 +134,18 @@ class HookList:
         """
         return min([self.history_start(step), *(seen + 1 for seen, _ in self._seen.values())])
 
-    def begin(self, ctx: RunContext) -> None:
-        """Calls `begin` of each hook, in order."""
+    def begin(self, ctx: RunContext, around: Around) -> None:
+        """Calls `begin` of each hook, in order.
+
+        Args:
+            ctx: the context.
+            around: what to do around the call of a hook that has a `begin`.
+        """
         self._begun, self._seen = [], {}
         with self._calling("begin"):
             for key, hook in self._with_last_free():
-                self._call(key, hook.begin, ctx)
+                with around(key) if _overrides(hook, "begin") else contextlib.nullcontext():
+                    self._call(key, hook.begin, ctx)
                 self._begun.append(key)
 
     def before_step(self, ctx: RunContext) -> None:
@@ -178,11 +186,17 @@ class HookList:
             return ctx.step % hook.every_steps == 0
         return ctx.step == last and ctx.trained_secs - self._seen[key][1] >= hook.every_secs
 
-    def after_save(self, ctx: RunContext) -> None:
-        """Calls `after_save` of each hook, in order."""
+    def after_save(self, ctx: RunContext, around: Around) -> None:
+        """Calls `after_save` of each hook, in order.
+
+        Args:
+            ctx: the context.
+            around: what to do around the call of a hook that has an `after_save`.
+        """
         with self._calling("after_save"):
             for key, hook in self._with_last_free():
-                self._call(key, hook.after_save, ctx)
+                with around(key) if _overrides(hook, "after_save") else contextlib.nullcontext():
+                    self._call(key, hook.after_save, ctx)
 
     @contextlib.contextmanager
     def _calling(self, moment: str) -> Iterator[None]:
@@ -219,10 +233,10 @@ class HookList:
         return first if ctx.error is None else None
 
     def states(self) -> dict[str, str]:
-        """Returns the JSON text of the state of each hook that has one, by key.
+        """Returns the text of the state of each hook that has one, by key.
 
         Raises:
-            ValueError: a state is not a dict of JSON-able values.
+            ValueError: a state is no dict, or holds what cannot be kept (see `state_text`).
         """
         states = {}
         for key, hook in self:
@@ -233,8 +247,21 @@ class HookList:
                 raise
             # An empty state is one too, for a hook that takes it back.
             if state or _overrides(hook, "set_state"):
-                states[key] = _encode(key, state)
+                states[key] = state_text.encode(key, state)
         return states
+
+    def refuse_unkept_states(self) -> None:
+        """Refuses a state that cannot be kept before the first step, and not at the first save.
+
+        Raises:
+            ValueError: a state is no dict, or holds what cannot be kept.
+        """
+        for key, hook in self:
+            try:
+                state = hook.get_state()
+            except Exception:  # it may need a step to have run; a save will tell
+                continue
+            state_text.encode(key, state)
 
     def stateless(self) -> list[str]:
         """Returns the keys of the hooks that have attributes to keep and offer no state."""
@@ -286,12 +313,6 @@ class HookList:
             raise
 
 
-def decode(text: bytes | str) -> dict[str, Any]:
-    """Returns the state that a checkpoint's JSON text holds."""
-    state: dict[str, Any] = json.loads(text)
-    return state
-
-
 def _overrides(hook: Hook, method: str) -> bool:
     return getattr(type(hook), method) is not getattr(Hook, method) or method in vars(hook)
 
@@ -324,24 +345,3 @@ def _has_something(hook: Hook) -> bool:
 def _short(state: Any) -> str:
     text = repr(state)
     return text if len(text) <= 200 else f"{text[:200]} ..."
-
-
-def _encode(key: str, state: Any) -> str:
-    if not isinstance(state, dict):
-        raise ValueError(f"get_state of hook {key} returned {state!r}; return a dict")
-    try:
-        return json.dumps(state, default=_plain, sort_keys=True)
-    except TypeError as error:
-        raise ValueError(
-            f"get_state of hook {key} cannot be written as JSON ({error}); return numbers, texts, "
-            "lists and dicts, or hold a tf.Variable as an attribute"
-        ) from None
-
-
-def _plain(value: Any) -> Any:
-    """Turns NumPy scalars, arrays and eager tensors into what JSON knows."""
-    for method in ("tolist", "numpy"):
-        if hasattr(value, method):
-            plain = getattr(value, method)()
-            return plain.tolist() if hasattr(plain, "tolist") else plain
-    raise TypeError(f"{type(value).__name__} is not JSON-able")

@@ -25,7 +25,15 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, members, preflight, state_coverage
+from trainer.run import (
+    content,
+    hook_settings,
+    members,
+    neighbours,
+    preflight,
+    state_coverage,
+    unkept,
+)
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -35,7 +43,7 @@ from trainer.run.parts import (
     user_attributes,
 )
 from trainer.run.progress import Progress
-from trainer.state import optimizer_settings, seeds, warm_start
+from trainer.state import generators, optimizer_settings, seeds, warm_start
 from trainer.state import variables as variables_module
 
 
@@ -47,6 +55,7 @@ def assemble(
     hooks: Sequence[Hook],
     *,
     methods: frozenset[str],
+    turns: generators.Generators,
 ) -> Parts:
     """Returns the parts of a trainer, restored.
 
@@ -57,6 +66,7 @@ def assemble(
         counter: int64 variable that counts the steps.
         hooks: the hooks.
         methods: names of the trainer's own, which the program must not hide.
+        turns: the trainer's states of the global generators, in a turn.
     """
     listed = hook_list.HookList(hooks)
     members.check(program, hooks, methods)
@@ -68,12 +78,14 @@ def assemble(
     preflight.resume(store, settings.resume)
     store.own()
     try:
-        parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
+        parts = _build(program, settings, strategy, counter, hooks=listed, store=store, turns=turns)
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
         state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         optimizer_settings.say_unknown(parts.content.optimizers)
         preflight.hidden_state(parts.compiled_step, parts.progress.source)
+        neighbours.join(parts)
+        turns.built()
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
             give_state(parts, key, hook)
@@ -87,6 +99,7 @@ def add_hook(parts: Parts, hook: Hook) -> None:
     """Appends a hook to a trainer that is ready, with its saved state."""
     key = parts.hooks.add(hook)
     members.of_hook(hook)
+    parts.content.settings.add(key, hook)
     before = set(parts.content.variables.entries)
     find_state(parts)
     variables = parts.content.variables
@@ -105,6 +118,7 @@ def _build(
     *,
     hooks: hook_list.HookList,
     store: checkpoint_store.Store,
+    turns: generators.Generators,
 ) -> Parts:
     """Makes everything that a restore needs to be there: variables above all."""
     seed = _choose_seed(store, settings.seed)
@@ -123,7 +137,9 @@ def _build(
         compiled_step=step,
         loop=compiled.Loop(step, counter, source.iterator, bad=bad),
         hooks=hooks,
-        content=content.Content(variables, progress, hooks, stopwatch),
+        content=content.Content(
+            variables, progress, hooks, stopwatch, turns, hook_settings.HookSettings(hooks)
+        ),
         stopwatch=stopwatch,
         bad_numbers=bad,
         fingerprint=fingerprint.Fingerprint(source, settings),
@@ -150,12 +166,13 @@ def _trace(
         program.build()
         source = sources.open_source(make_dataset, settings.epochs, settings.data_position)
         fingerprint.check_seeds(source, outside, settings)
-        step = compiled.Step(
-            program.train_step,
-            source.element_spec,
-            jit_compile=settings.jit_compile,
-            name="train_step",
-        )
+        with unkept.tracing(program):
+            step = compiled.Step(
+                program.train_step,
+                source.element_spec,
+                jit_compile=settings.jit_compile,
+                name="train_step",
+            )
     return source, step
 
 

@@ -21,9 +21,10 @@ from trainer import errors
 from trainer.base import clock
 from trainer.base.log import LOG
 from trainer.data import position
-from trainer.hooks import hook_list
+from trainer.hooks import hook_list, state_text
+from trainer.run import hook_settings
 from trainer.run.progress import Progress
-from trainer.state import names, optimizer_settings, seeds
+from trainer.state import generators, names, optimizer_settings
 from trainer.state import variables as variables_module
 
 __doc__ = f"{__doc__}{names.table()}"
@@ -40,6 +41,8 @@ class Content:
         progress: where the run is.
         hooks: the hooks.
         stopwatch: seconds of training.
+        generators: the trainer's states of the global generators.
+        settings: those of the hooks, which tell hooks of one class apart.
         optimizers: names and Keras optimizers.
         hook_tensors: what the checkpoint restored last held for hooks, for those that come later.
         stop: which hook asked the run to stop, why, and at which target; None if none did.
@@ -50,6 +53,8 @@ class Content:
     progress: Progress
     hooks: hook_list.HookList
     stopwatch: clock.Stopwatch
+    generators: generators.Generators
+    settings: hook_settings.HookSettings
     optimizers: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
     hook_tensors: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     stop: dict[str, Any] | None = None
@@ -61,10 +66,14 @@ class Content:
         tensors |= {
             names.DATA + name: tensor for name, tensor in self.progress.source.saved().items()
         }
-        texts = {names.HOOKS + key: text for key, text in self.hooks.states().items()}
+        states = self.hooks.states()
+        texts = {names.HOOKS + key: text for key, text in states.items()}
+        with_variables = {_hook_of(name) for name in self.variables.entries}
+        settings = self.settings.text({*states, *with_variables})
+        if settings is not None:
+            texts[names.HOOK_SETTINGS] = settings
         texts[names.OPTIMIZERS] = json.dumps(optimizer_settings.settings(self.optimizers))
-        texts[names.PYTHON_RANDOM] = seeds.python_state()
-        texts[names.NUMPY_RANDOM] = seeds.numpy_state()
+        texts |= self.generators.texts()
         texts[names.STOP] = json.dumps(self.stop, sort_keys=True)
         if self.variables.patterns:
             texts[names.KEPT] = json.dumps(sorted(self.variables.patterns))
@@ -117,6 +126,9 @@ class Content:
             path, shared, but=[name for name in self.variables.entries if _hook_of(name) in lonely]
         )
         self._check_settings(path, tensors)
+        self._check_states(path, tensors)
+        if names.HOOK_SETTINGS in tensors:
+            self.settings.warn_if_moved(json.loads(_text(tensors[names.HOOK_SETTINGS])))
 
     def last_outputs(self) -> dict[str, Output]:
         """Returns what hooks may read of the last step: it follows from the rest, and is no state.
@@ -161,8 +173,9 @@ class Content:
         self.progress.history.replace(step, series, last, self.stopwatch.before)
         self.hook_tensors = {n: t for n, t in tensors.items() if n.startswith(names.HOOKS)}
         # Last: what was restored until here may have drawn from the global generators.
-        seeds.set_python_state(_text(tensors[names.PYTHON_RANDOM]))
-        seeds.set_numpy_state(_text(tensors[names.NUMPY_RANDOM]))
+        self.generators.take(
+            {name: _text(t) for name, t in tensors.items() if name.startswith(names.RANDOM)}
+        )
 
     def _check_settings(self, path: str, tensors: Mapping[str, Any]) -> None:
         present = optimizer_settings.settings(self.optimizers)
@@ -172,10 +185,22 @@ class Content:
             path, json.loads(_text(tensors[names.OPTIMIZERS])), present, steps
         )
 
+    def _check_states(self, path: str, tensors: Mapping[str, Any]) -> None:
+        """Refuses states of hooks that cannot be read, before anything has changed."""
+        lines = []
+        for key, _ in self.hooks:
+            try:
+                if names.HOOKS + key in tensors:
+                    state_text.decode(_text(tensors[names.HOOKS + key]))
+            except ValueError as error:
+                lines.append(f"the state of hook {key} cannot be read: {error}")
+        if lines:
+            raise errors.CheckpointMismatchError(path, [], [], lines)
+
     def hook_state(self, key: str) -> dict[str, Any] | None:
         """Returns the state that the checkpoint restored last holds for a hook, or None."""
         text = self.hook_tensors.get(names.HOOKS + key)
-        return None if text is None else hook_list.decode(_text(text))
+        return None if text is None else state_text.decode(_text(text))
 
 
 def _below(head: str, tensors: Mapping[str, Any]) -> dict[str, Any]:

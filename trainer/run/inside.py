@@ -66,13 +66,16 @@ class Inside:
 
     @contextlib.contextmanager
     def run(self) -> Iterator[None]:
-        """Holds for the time of a `train()`: it is on, and its heart beats."""
+        """Holds for the time of a `train()`: it is on, its heart beats, and the global
+        generators are this trainer's own."""
         self.running = True
         try:
-            with heartbeat.beating(self.settings.model_dir, self._sign_of_life):
+            beating = heartbeat.beating(self.settings.model_dir, self._sign_of_life)
+            with self.parts.content.generators.turn(), beating:
                 yield
         finally:
             self.running = False
+            self.saver.unkept.end()
 
     def _sign_of_life(self) -> dict[str, Any]:
         """Returns how far the run is, for any thread: the variable moves within a call."""

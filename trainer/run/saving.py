@@ -17,8 +17,8 @@ from trainer.base.log import LOG
 from trainer.checkpoints import bundle, policy
 from trainer.hooks import context
 from trainer.journal import goodput, journal
-from trainer.run import writing
-from trainer.run.parts import Parts, late_variables
+from trainer.run import unkept, writing
+from trainer.run.parts import Parts
 
 _FAILURES_IN_A_ROW = 3
 # A small state is on the disk in some milliseconds: where saves follow each other so fast that one
@@ -41,11 +41,13 @@ class Saver:
 
     Attributes:
         saved_step: step of the newest checkpoint known to be on the disk, or None.
+        unkept: the watch over what changes and is in no checkpoint.
     """
 
     def __init__(self, settings: config.TrainerConfig, parts: Parts):
         self._parts = parts
         self._writer = writing.Writer(parts)
+        self.unkept = unkept.Unkept(parts)
         self._background = settings.async_save
         self._raise = settings.on_save_error == "raise"
         self._policy = _policy(settings, parts)
@@ -194,8 +196,7 @@ class Saver:
                 f"whole step; construct the trainer again or call restore(). {self.in_words()}"
             )
         begun = clock.now()
-        if not self._saved_before:
-            self._say_what_is_not_kept()
+        self.unkept.look()
         self._attempts += 1
         self._writer.begin(waited_for=waited_for)
         self._policy.begun(begun)
@@ -231,7 +232,7 @@ class Saver:
             return
         ctx.saved_step = self.saved_step
         try:
-            self._parts.hooks.after_save(ctx)
+            self.unkept.after_save(ctx)
         except errors.EvaluationStoppedError as error:
             LOG.warning("%s", error)  # the step is whole: it may be saved; the signal ends the run
 
@@ -297,20 +298,6 @@ class Saver:
             self._skipped_for = busy
             self._parts.journal.note("skip", step=step, writing=busy)
         self._policy.begun(clock.now())
-
-    def _say_what_is_not_kept(self) -> None:
-        stateless = self._parts.hooks.stateless()
-        if stateless:
-            LOG.info(
-                "state of hook %s will not be kept: no get_state and set_state",
-                ", ".join(stateless),
-            )
-        late = late_variables(self._parts)
-        if late:
-            LOG.warning(
-                "not saved, because they came after construction: %s; make them in build()",
-                ", ".join(late),
-            )
 
 
 def _warn_of_large_data(written: writing.Written) -> None:
