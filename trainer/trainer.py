@@ -17,7 +17,7 @@ from trainer import graph  # noqa: F401 (first: it says what is wrong with Tenso
 import tensorflow as tf
 
 from trainer import config, errors
-from trainer.base import arguments, clock
+from trainer.base import clock
 from trainer.base.log import make_visible
 from trainer.fingerprint import threads
 from trainer.hooks import context
@@ -26,7 +26,6 @@ from trainer.journal.reasons import Reason
 from trainer.run import (
     construction,
     ending,
-    evaluation,
     goal,
     inside,
     members,
@@ -38,7 +37,7 @@ from trainer.run import (
     stepping,
 )
 from trainer.run.parts import go_back
-from trainer.state import generators, seeds
+from trainer.state import generators
 
 
 class Trainer(members.Guarded):
@@ -190,16 +189,7 @@ class Trainer(members.Guarded):
             ValueError: `steps` is below 1, there was no batch, or a metric gave no number.
             EvaluationStoppedError: called by a hook, and a stop signal left no time for the rest.
         """
-        arguments.count("steps", steps)
-        here, parts = inside.of(self), inside.of(self).parts
-        with here.strategy.scope(), seeds.lent(parts.seed):
-            iterator = evaluation.opened(self.eval_dataset(), first=here.evaluator is None)
-            state = parts.content.variables.entries.values()
-            if here.evaluator is None:
-                here.evaluator = evaluation.Evaluator(self.eval_step, iterator, state)
-                parts.apart.extend(here.evaluator.apart)
-            left = here.settings.grace_secs - here.saver.expected_secs
-            return here.evaluator.run(iterator, steps, state, left)
+        return inside.of(self).evaluate(self, steps)
 
     def save(self) -> int:
         """Saves now, whatever the interval says; on the disk when it returns.

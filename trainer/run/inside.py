@@ -15,10 +15,12 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import config, errors
+from trainer.base import arguments
 from trainer.hooks import context
 from trainer.journal import heartbeat
 from trainer.run import evaluation, saving, stepping
 from trainer.run.parts import Parts
+from trainer.state import seeds
 
 # No identifier: private names with two underscores are shared by subclasses that are called alike.
 _PLACE = "trainer: inside"
@@ -63,6 +65,18 @@ class Inside:
         progress = self.parts.progress
         saved = self.saver.saved_step
         return context.RunContext(program, progress.step, saved, progress.history, progress.source)
+
+    def evaluate(self, program: Any, steps: int | None) -> dict[str, float]:
+        """Goes once over the program's evaluation data (see `Trainer.evaluate`)."""
+        arguments.count("steps", steps)
+        with self.strategy.scope(), seeds.lent(self.parts.seed):
+            iterator = evaluation.opened(program.eval_dataset(), first=self.evaluator is None)
+            state = self.parts.content.variables.entries.values()
+            if self.evaluator is None:
+                self.evaluator = evaluation.Evaluator(program.eval_step, iterator, state)
+                self.parts.apart.extend(self.evaluator.apart)
+            left = self.settings.grace_secs - self.saver.expected_secs
+            return self.evaluator.run(iterator, steps, state, left)
 
     @contextlib.contextmanager
     def run(self) -> Iterator[None]:
