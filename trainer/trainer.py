@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import config, errors
-from trainer.base import arguments, clock
+from trainer.base import arguments, clock, probe
 from trainer.base.log import make_visible
 from trainer.fingerprint import threads
 from trainer.hooks import context
@@ -195,7 +195,8 @@ class Trainer(members.Guarded):
             variables = parts.content.variables.entries.values()
             protected = [entry.variable for entry in variables]
             left = here.settings.grace_secs - here.saver.expected_secs
-            return here.evaluator.run(iterator, steps, protected, left)
+            with probe.inside(probe.EVALUATION, self.model_dir, self.step, "in an evaluation"):
+                return here.evaluator.run(iterator, steps, protected, left)
 
     def save(self) -> int:
         """Saves now, whatever the interval says; on the disk when it returns.

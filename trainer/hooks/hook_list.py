@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainer import errors
-from trainer.base import arguments
+from trainer.base import arguments, probe
 from trainer.base.log import LOG
 from trainer.hooks.context import RunContext
 from trainer.hooks.hook import Hook
@@ -268,7 +268,8 @@ class HookList:
         steps = ctx.step - self._seen[key][0] if key in self._seen else hook.every_steps
         ctx.calling(key, steps, may_stop=not hook.only_outputs)
         try:
-            method(ctx)
+            with probe.calling(key, method, ctx):
+                method(ctx)
         except SystemExit as error:
             raise errors.TrainerError(
                 f"hook {key} called sys.exit({error.code!r}) in {method.__name__} at step "

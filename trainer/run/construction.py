@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import config
-from trainer.base import clock
+from trainer.base import clock, probe
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
 from trainer.data import position, sources
@@ -25,7 +25,7 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, members, preflight, state_coverage
+from trainer.run import content, determinism, members, preflight, state_coverage, witness
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -58,6 +58,7 @@ def assemble(
         hooks: the hooks.
         methods: names of the trainer's own, which the program must not hide.
     """
+    witness.listen()
     listed = hook_list.HookList(hooks)
     members.check(program, hooks, methods)
     store = checkpoint_store.Store(
@@ -68,11 +69,14 @@ def assemble(
     preflight.resume(store, settings.resume)
     store.own()
     try:
+        probe.at(probe.CONSTRUCTION, store.folder, 0, "in the construction, before build()")
+        determinism.turn_on(settings.deterministic)
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
         state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         preflight.hidden_state(parts.compiled_step)
+        probe.at(probe.CONSTRUCTION, store.folder, 0, "in the construction, after tracing")
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
             give_state(parts, key, hook)
