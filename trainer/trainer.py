@@ -195,7 +195,7 @@ class Trainer(members.Guarded):
             variables = parts.content.variables.entries.values()
             protected = [entry.variable for entry in variables]
             left = here.settings.grace_secs - here.saver.expected_secs
-            with probe.inside(probe.EVALUATION, self.model_dir, self.step, "in an evaluation"):
+            with probe.inside(probe.EVALUATION, self.model_dir, self.step):
                 return here.evaluator.run(iterator, steps, protected, left)
 
     def save(self) -> int:

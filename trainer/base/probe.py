@@ -172,6 +172,7 @@ class _Killer:
         self.kill = kill
         self.armed = False
         self._passed = 0
+        self._dying = threading.Lock()
 
     def is_here(self, place: str, model_dir: str, step: int) -> bool:
         """Tells whether the kill is to be at this point, which counts it."""
@@ -194,12 +195,13 @@ class _Killer:
 
     def now(self, where: str) -> None:
         """Leaves the mark and kills the process, once in all processes."""
-        try:
-            with open(_job().mark, "x") as mark:
-                mark.write(where)
-        except FileExistsError:
-            return
-        os.kill(os.getpid(), signal.SIGKILL)
+        with self._dying:  # a second thread that comes here goes no further
+            try:
+                with open(_job().mark, "x") as mark:
+                    mark.write(where)
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def at(place: str, model_dir: str, step: int = 0, what: str = "") -> None:
@@ -222,7 +224,7 @@ def at(place: str, model_dir: str, step: int = 0, what: str = "") -> None:
 
 
 def inside(
-    place: str, model_dir: str, step: int, what: str
+    place: str, model_dir: str, step: int, what: str = ""
 ) -> contextlib.AbstractContextManager[None]:
     """A place in which a process may be killed: soon after it is entered, or when it is left.
 
@@ -232,7 +234,7 @@ def inside(
         step: completed steps.
         what: what is done there, in words.
     """
-    return _NOTHING if job() is None else _inside(place, model_dir, step, what)
+    return _NOTHING if job() is None else _inside(place, model_dir, step, what or "there")
 
 
 def calling(
@@ -248,7 +250,7 @@ def calling(
     if job() is None or getattr(method, "__module__", "") == "trainer.hooks.hook":
         return _NOTHING
     what = f"{hook}.{getattr(method, '__name__', '?')}"
-    return _inside(HOOK, ctx.trainer.model_dir, ctx.step, f"in {what} at step {ctx.step}")
+    return _inside(HOOK, ctx.trainer.model_dir, ctx.step, what)
 
 
 @contextlib.contextmanager
@@ -260,10 +262,10 @@ def _inside(place: str, model_dir: str, step: int, what: str) -> Iterator[None]:
     killer = _killer()
     here = killer is not None and killer.is_here(place, model_dir, step)
     if killer is not None and here:
-        killer.arm(what)
+        killer.arm(f"{what} at step {step}")
     yield
     if killer is not None and here:
-        killer.now(what)
+        killer.now(f"{what} at step {step}")
 
 
 def boundary(model_dir: str, step: int, end: int | None) -> int | None:

@@ -50,7 +50,7 @@ def write(
     # A fresh folder: a kill while writing leaves every existing checkpoint as it is.
     scratch = files.join(folder, file_names.passing(file_names.checkpoint(step), "tmp"))
     files.make_folder(scratch)
-    probe.at(probe.SAVE, folder, step, f"in the save of step {step}, before its content")
+    probe.at(probe.SAVE, folder, step, f"of step {step}, before its content")
     for mark in file_names.MARKS:
         if files.exists(files.join(final, mark)):  # saved again at the same step: still pinned
             files.write(files.join(scratch, mark), b"")
@@ -59,7 +59,7 @@ def write(
         # Content before name: a power cut after the rename cannot leave empty files behind it.
         files.sync(files.join(scratch, name))
     files.sync_folder(scratch)  # the three entries themselves
-    probe.at(probe.SAVE, folder, step, f"in the save of step {step}, before its rename")
+    probe.at(probe.SAVE, folder, step, f"of step {step}, before its rename")
     old = None
     if files.exists(final):
         # The name is taken (an explicit save at a step saved before). A kill between the two
@@ -68,7 +68,7 @@ def write(
         files.rename(final, old)
     files.rename(scratch, final)  # the commit: before it there is nothing, after it everything
     files.sync_folder(folder)  # a power cut from here on cannot take the rename back
-    probe.at(probe.SAVE, folder, step, f"in the save of step {step}, after its rename")
+    probe.at(probe.SAVE, folder, step, f"of step {step}, after its rename")
     if old is not None:
         files.remove_folder(old)
     return manifest

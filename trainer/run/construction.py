@@ -69,14 +69,14 @@ def assemble(
     preflight.resume(store, settings.resume)
     store.own()
     try:
-        probe.at(probe.CONSTRUCTION, store.folder, 0, "in the construction, before build()")
+        probe.at(probe.CONSTRUCTION, store.folder, 0, "before build()")
         determinism.turn_on(settings.deterministic)
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store)
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
         state_coverage.check(parts.compiled_step, parts.content.variables, attributes, elsewhere)
         preflight.hidden_state(parts.compiled_step)
-        probe.at(probe.CONSTRUCTION, store.folder, 0, "in the construction, after tracing")
+        probe.at(probe.CONSTRUCTION, store.folder, 0, "after tracing")
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
             give_state(parts, key, hook)

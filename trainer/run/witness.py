@@ -123,12 +123,12 @@ class Witness:
             json.dump(report, file)
 
     def _forgotten(self) -> dict[str, dict[str, str]]:
-        """Returns the attributes, as texts, of the hooks that keep no state."""
+        """Returns the attributes, as texts, of the program's hooks that keep no state."""
         stateless = self._parts.hooks.stateless()
         return {
             key: {n: repr(v) for n, v in inspection.vars_of(hook).items() if isinstance(v, _PLAIN)}
             for key, hook in self._parts.hooks
-            if key in stateless
+            if key in stateless and not type(hook).__module__.startswith("trainer.")
         }
 
     def _folder(self) -> str:

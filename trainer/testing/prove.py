@@ -139,7 +139,8 @@ class _Proof:
         they differ.
         """
         kill, number = planned.kill, len(self._kills) + 1
-        if kill.place == probe.RECOVERY and not _newest(os.path.join(self._scratch, "cut")):
+        steps = _newest(os.path.join(self._scratch, "cut"))
+        if kill.place == probe.RECOVERY and kill.run not in steps:  # there is nothing to recover
             kill = dataclasses.replace(kill, place=probe.CONSTRUCTION)
         life = self._start("cut", kill=kill)
         where = life.was_killed()
@@ -152,9 +153,11 @@ class _Proof:
                 f"kill {number}, {planned.words}, did not happen: the process ended with status "
                 f"{life.status()}\n{life.tail()}"
             )
-        newest = _newest(os.path.join(self._scratch, "cut")) or "none"
+        steps = _newest(os.path.join(self._scratch, "cut"))
+        one = len(steps) == 1 and len(expected.runs if expected else ()) <= 1
+        newest = ", ".join(f"{'' if one else run} {step}".strip() for run, step in steps.items())
         self._kills.append(
-            f"kill {number}: {planned.words}, was {where}; newest checkpoint {newest}"
+            f"kill {number}: {planned.words}: {where}; newest checkpoint {newest or 'none'}"
         )
         return True
 
@@ -217,13 +220,10 @@ def _left_out(target: str) -> str:
     return _LEFT_OUT.format(file=target.rpartition(":")[0])
 
 
-def _newest(folder: str) -> str | None:
-    """Returns the newest checkpoints of the runs in a folder, in words, or None."""
+def _newest(folder: str) -> dict[str, int]:
+    """Returns the step of the newest checkpoint of each run in a folder that has one."""
     from trainer.checkpoints import store
 
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     found = {name: store.Store(os.path.join(folder, name)).newest() for name in names}
-    steps = {name: newest.step for name, newest in found.items() if newest is not None}
-    if len(names) == 1:
-        return next((str(step) for step in steps.values()), None)
-    return ", ".join(f"{name} {step}" for name, step in steps.items()) or None
+    return {name: newest.step for name, newest in found.items() if newest is not None}

@@ -74,26 +74,24 @@ class Plan:
             places: where kills in hooks and evaluations are possible.
         """
         order = list(runs)
-        weights = [runs[name]["step"] for name in order]
+        weights = [max(1, runs[name]["step"]) for name in order]
         chosen: list[Planned] = []
         for kind in self._kinds:
             if kind in (probe.CONSTRUCTION, _FIRST_SAVE, probe.RECOVERY):
                 continue
             run = self._random.choices(order, weights)[0]
-            last = max(
-                (p["step"] for p in places if p["place"] == kind and p["run"] == run),
-                default=None,
-            )
-            if last is None and kind in (probe.HOOK, probe.EVALUATION):
+            steps = [p["step"] for p in places if p["place"] == kind and p["run"] == run]
+            if not steps and kind in (probe.HOOK, probe.EVALUATION):
                 kind = probe.STEP  # noqa: PLW2901 (this program has none)
-            latest = runs[run]["step"] if last is None else last
-            step = self._random.randint(min(1, latest), latest)
+            step = self._random.choice(steps or range(1, max(1, runs[run]["step"]) + 1))
             # The first is right between two steps: of those after it, some come to the run's end.
             soon = 0.0 if not any(p.kill.place == probe.STEP for p in chosen) else runs[run]["secs"]
             chosen.append(self._placed(kind, run, step, soon * _STEPS_LATER))
         chosen.sort(key=lambda planned: (order.index(str(planned.kill.run)), planned.kill.step))
         if probe.RECOVERY in self._kinds:
-            chosen.append(self._placed(probe.RECOVERY))
+            chosen.append(
+                self._placed(probe.RECOVERY, chosen[-1].kill.run if chosen else order[-1])
+            )
         return chosen
 
     def _placed(
