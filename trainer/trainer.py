@@ -192,8 +192,7 @@ class Trainer(members.Guarded):
             iterator = iter(self.eval_dataset())
             if here.evaluator is None:
                 here.evaluator = evaluation.Evaluator(self.eval_step, iterator)
-            variables = parts.content.variables.entries.values()
-            protected = [entry.variable for entry in variables]
+            protected = [entry.variable for entry in parts.content.variables.entries.values()]
             left = here.settings.grace_secs - here.saver.expected_secs
             with probe.inside(probe.EVALUATION, self.model_dir, self.step):
                 return here.evaluator.run(iterator, steps, protected, left)

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import logging
 import os
 import signal
 import threading
@@ -83,6 +84,35 @@ def job() -> Job | None:
         read = json.load(file)
     kill = read.pop("kill")
     return Job(**read, kill=None if kill is None else Kill(**kill))
+
+
+# What construction warns of.
+
+
+class _Ear(logging.Handler):
+    """Keeps the warnings that are logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(record.getMessage())
+
+
+_EAR = _Ear()
+
+
+def listen(log: logging.Logger) -> None:
+    """A construction begins: what is warned of from here on is about it."""
+    if job() is not None:
+        _EAR.heard.clear()
+        log.addHandler(_EAR)
+
+
+def heard() -> list[str]:
+    """Returns what was warned of since the last construction began."""
+    return list(_EAR.heard)
 
 
 # In place of the program's settings.

@@ -25,7 +25,7 @@ from trainer.graph import bad_numbers, compiled
 from trainer.hooks import hook_list
 from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
-from trainer.run import content, determinism, members, preflight, state_coverage, witness
+from trainer.run import content, determinism, members, preflight, state_coverage
 from trainer.run.parts import (
     Parts,
     find_state,
@@ -58,7 +58,6 @@ def assemble(
         hooks: the hooks.
         methods: names of the trainer's own, which the program must not hide.
     """
-    witness.listen()
     listed = hook_list.HookList(hooks)
     members.check(program, hooks, methods)
     store = checkpoint_store.Store(

@@ -8,7 +8,6 @@ nothing of the run, and to take its state before the hooks' `end`. Refuses to ju
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from collections.abc import Mapping
@@ -18,34 +17,11 @@ import numpy as np
 
 from trainer import errors
 from trainer.base import probe
-from trainer.base.log import LOG
 from trainer.graph import compiled, inspection
 from trainer.run.parts import Parts
 from trainer.state import digest, names
 
 _PLAIN = (bool, int, float, str, bytes, list, tuple, dict, set, type(None), np.ndarray, np.generic)
-
-
-class _Ear(logging.Handler):
-    """Keeps the warnings that are logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.heard: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.heard.append(record.getMessage())
-
-
-_EAR = _Ear()
-
-
-def listen() -> None:
-    """A construction begins: what is warned of from here on is about it."""
-    if probe.job() is not None:
-        _EAR.heard.clear()
-        if _EAR not in LOG.handlers:
-            LOG.addHandler(_EAR)
 
 
 class Witness:
@@ -60,7 +36,7 @@ class Witness:
         self._on = probe.job() is not None
         if self._on:
             os.makedirs(self._folder(), exist_ok=True)
-            self._warnings = list(_EAR.heard)
+            self._warnings = probe.heard()
             self._before = self._forgotten()
             self._begun = time.time()
 
@@ -99,8 +75,8 @@ class Witness:
         parts, step = self._parts, self._parts.progress.step
         probe.at_end(parts.store.folder, step)
         if state is not None:
-            values = {name: _dumpable(value) for name, value in state.items()}
-            np.savez(self._path("npz"), **{n: v for n, v in values.items() if names.is_compared(n)})
+            compared = {n: _dumpable(v) for n, v in state.items() if names.is_compared(n)}
+            np.savez(self._path("npz"), **compared)
         after = self._forgotten()
         report = {
             "begun": self._begun,
