@@ -270,14 +270,14 @@ def inside(
 def calling(
     hook: str, method: Callable[..., Any], ctx: Any
 ) -> contextlib.AbstractContextManager[None]:
-    """A call of a hook, as a place: not one that every hook inherits.
+    """A call of a hook, as a place, while a proof is on: not a call that every hook inherits.
 
     Args:
         hook: its key.
         method: the method that is called.
         ctx: the context that it is given.
     """
-    if job() is None or getattr(method, "__module__", "") == "trainer.hooks.hook":
+    if getattr(method, "__module__", "") == "trainer.hooks.hook":
         return _NOTHING
     what = f"{hook}.{getattr(method, '__name__', '?')}"
     return _inside(HOOK, ctx.trainer.model_dir, ctx.step, what)

@@ -268,8 +268,11 @@ class HookList:
         steps = ctx.step - self._seen[key][0] if key in self._seen else hook.every_steps
         ctx.calling(key, steps, may_stop=not hook.only_outputs)
         try:
-            with probe.calling(key, method, ctx):
+            if probe.job() is None:
                 method(ctx)
+            else:
+                with probe.calling(key, method, ctx):
+                    method(ctx)
         except SystemExit as error:
             raise errors.TrainerError(
                 f"hook {key} called sys.exit({error.code!r}) in {method.__name__} at step "
