@@ -63,7 +63,7 @@ def commands_page():
         command = choices.choices[pseudo.dest]
         rows = [_row(action) for action in command._actions if action.dest != "help"]
         usage = " ".join(_word(action) for action in command._actions if action.dest != "help")
-        after = {"prove": " -- [FLAGS]", "supervise": " -- COMMAND"}.get(pseudo.dest, "")
+        after = {"prove": " -- COMMAND or FLAGS", "supervise": " -- COMMAND"}.get(pseudo.dest, "")
         parts.append(
             f"## {pseudo.dest}\n\n{_sentence(command.description)}\n\n"
             f"```text\npython -m trainer {pseudo.dest} {usage}{after}\n```\n\n"

@@ -147,6 +147,7 @@ def test_flags_are_the_configs_fields():
         "stop_signals": ["SIGTERM", "SIGINT", "SIGHUP"],
         "intra_op_threads": None,
         "private_flags": [],
+        "deterministic": None,
     }
 
 

@@ -25,7 +25,7 @@ from absl import flags
 
 from trainer import config, errors, trainer
 from trainer.base import arguments as arguments_module
-from trainer.base import shadow, wording
+from trainer.base import probe, shadow, wording
 from trainer.base.log import LOG, make_visible
 from trainer.fingerprint import threads
 from trainer.hooks.hook import Hook
@@ -134,6 +134,9 @@ def parse(arguments: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> l
         rest = list(values(list(arguments)))
         if len(rest) > 1:
             raise flags.Error(f"what is {rest[1]!r}? Every argument must be a --flag=value")
+        for name in probe.settings({field.name: None for field in _fields()}):
+            # The program's own look at a flag shows what holds in a proof.
+            values[name].value = getattr(config_from_flags(values), name)
         config_from_flags(values)
     except flags.UnrecognizedFlagError as error:
         near = wording.nearest(error.flagname, values)

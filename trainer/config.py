@@ -13,7 +13,7 @@ import os
 import signal
 from typing import Any, TypeVar
 
-from trainer.base import arguments, wording
+from trainer.base import arguments, probe, wording
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -87,6 +87,10 @@ class TrainerConfig:
             of sums; None: as many as the run began with, on a machine of any size.
         private_flags: glob patterns of flags of the program that no checkpoint shall hold, beside
             those named like a password, a secret, a token, a key or a credential.
+        deterministic: TensorFlow's op determinism, for the whole process: True turns it on, False
+            never does; None turns it on where a GPU is visible, whose operations may else give
+            other bits each time. With it some operations are slower and some raise, and stages of
+            `tf.data` with hidden state run one element at a time.
 
     Raises:
         ValueError: a value breaks its rule; the text names the field, the value and the rule.
@@ -124,8 +128,13 @@ class TrainerConfig:
     )
     intra_op_threads: int | None = _option(None, "Threads of an operation; None: as it began.")
     private_flags: tuple[str, ...] = _option((), "Patterns of flags that no checkpoint holds.")
+    deterministic: bool | None = _option(
+        None, "TensorFlow's op determinism; default: where a GPU is visible."
+    )
 
     def __post_init__(self) -> None:
+        for name, value in probe.settings(vars(self)).items():  # of a proof, where one is on
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "model_dir", _folder(self.model_dir))
         for name in ("keep_program_values", "private_flags"):
             object.__setattr__(self, name, _patterns(name, getattr(self, name)))
@@ -144,6 +153,10 @@ class TrainerConfig:
         object.__setattr__(self, "stop_signals", _signals(self.stop_signals))
         if self.seed is not None:
             object.__setattr__(self, "seed", _seed(self.seed))
+        if self.deterministic not in (None, True, False):
+            raise ValueError(
+                f"deterministic must be True, False or None, got {self.deterministic!r}"
+            )
         for name in ("jit_compile", "async_save"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")

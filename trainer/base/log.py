@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import sys
 
+from trainer.base import probe
+
 LOG = logging.getLogger("trainer")
 
 
@@ -30,7 +32,8 @@ def _root_writes_to_terminal() -> bool:
 
 
 def make_visible() -> None:
-    """Attaches the handler and opens the level for information, once."""
+    """Attaches the handler and opens the level for information, once; a trainer begins so."""
+    probe.listen(LOG)
     if any(isinstance(handler, _StandardError) for handler in LOG.handlers):
         return
     handler = _StandardError()

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from trainer.base import probe
 from trainer.checkpoints import file_names
 from trainer.checkpoints import files as files_module
 from trainer.checkpoints import manifest as manifest_module
@@ -49,6 +50,7 @@ def write(
     # A fresh folder: a kill while writing leaves every existing checkpoint as it is.
     scratch = files.join(folder, file_names.passing(file_names.checkpoint(step), "tmp"))
     files.make_folder(scratch)
+    probe.at(probe.SAVE, folder, step, f"of step {step}, before its content")
     for mark in file_names.MARKS:
         if files.exists(files.join(final, mark)):  # saved again at the same step: still pinned
             files.write(files.join(scratch, mark), b"")
@@ -57,6 +59,7 @@ def write(
         # Content before name: a power cut after the rename cannot leave empty files behind it.
         files.sync(files.join(scratch, name))
     files.sync_folder(scratch)  # the three entries themselves
+    probe.at(probe.SAVE, folder, step, f"of step {step}, before its rename")
     old = None
     if files.exists(final):
         # The name is taken (an explicit save at a step saved before). A kill between the two
@@ -65,6 +68,7 @@ def write(
         files.rename(final, old)
     files.rename(scratch, final)  # the commit: before it there is nothing, after it everything
     files.sync_folder(folder)  # a power cut from here on cannot take the rename back
+    probe.at(probe.SAVE, folder, step, f"of step {step}, after its rename")
     if old is not None:
         files.remove_folder(old)
     return manifest

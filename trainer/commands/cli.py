@@ -7,6 +7,7 @@ anything itself: each command calls the file that owns the matter.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import shutil
@@ -121,9 +122,15 @@ def _add_prove(subparsers: Any) -> None:
         "prove",
         help="prove that your program resumes exactly",
         description="Runs your program unbroken, and killed again and again at random places, and "
-        "compares the states in which both end. Flags of the program go after --.",
+        "compares the states in which both end. The program's command goes after --, such as "
+        "-- python train.py --flags; or name a class, and flags for it after --.",
     )
-    proof.add_argument("target", metavar="FILE.py:CLASS", help="the program's trainer class")
+    proof.add_argument(
+        "target",
+        nargs="?",
+        metavar="FILE.py:CLASS",
+        help="a trainer class alone, without its program's hooks (default: the command after --)",
+    )
     proof.add_argument("--steps", type=_AtLeast(1), required=True, help="steps of each run")
     proof.add_argument("--kills", type=_AtLeast(0), default=5, help="kills (default 5)")
     proof.add_argument(
@@ -135,18 +142,32 @@ def _add_prove(subparsers: Any) -> None:
 def _prove(
     parser: argparse.ArgumentParser, options: argparse.Namespace, program_flags: list[str]
 ) -> folder_commands.Answer:
-    path, _, name = options.target.rpartition(":")
-    if not name or not os.path.isfile(path):
-        parser.error(f"{options.target!r} is not FILE.py:CLASS with an existing file")
-    hiding = shadow.found(os.path.dirname(os.path.abspath(path)), os.getcwd())
-    if hiding is not None:
-        parser.error(shadow.sentence(hiding))
+    target, alone = options.target or "", options.target is not None
+    flags, command = (program_flags, []) if alone else ([], program_flags)
+    if not alone:
+        if not command:
+            parser.error("prove needs a command after --, such as -- python train.py, or a class")
+        if shutil.which(command[0]) is None:
+            parser.error(f"there is no program {command[0]!r}")
+    else:
+        path, _, name = target.rpartition(":")
+        if not name or not os.path.isfile(path):
+            parser.error(f"{target!r} is not FILE.py:CLASS with an existing file")
+        hiding = shadow.found(os.path.dirname(os.path.abspath(path)), os.getcwd())
+        if hiding is not None:
+            parser.error(shadow.sentence(hiding))
     if options.kills > options.steps:
         parser.error(f"--kills={options.kills} needs at least as many --steps, got {options.steps}")
     verdict = prove.prove(
-        prove.Request(options.target, options.steps, options.kills, options.seed, program_flags)
+        prove.Request(target, options.steps, options.kills, options.seed, flags, command)
     )
-    data = {"exact": verdict.exact, "report": verdict.lines}
+    data = {
+        "exact": verdict.exact,
+        "verdict": verdict.word,
+        "report": verdict.lines,
+        "differs": verdict.differs and dataclasses.asdict(verdict.differs),
+        "suspects": list(verdict.suspects),
+    }
     return folder_commands.Answer(data, "\n".join(verdict.lines), 0 if verdict.exact else 1)
 
 

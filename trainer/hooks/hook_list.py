@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainer import errors
-from trainer.base import arguments
+from trainer.base import arguments, probe
 from trainer.base.log import LOG
 from trainer.hooks import state_text
 from trainer.hooks.context import RunContext
@@ -301,7 +301,11 @@ class HookList:
         steps = ctx.step - self._seen[key][0] if key in self._seen else hook.every_steps
         ctx.calling(key, steps, may_stop=not hook.only_outputs)
         try:
-            method(ctx)
+            if probe.job() is None:
+                method(ctx)
+            else:
+                with probe.calling(key, method, ctx):
+                    method(ctx)
         except SystemExit as error:
             raise errors.TrainerError(
                 f"hook {key} called sys.exit({error.code!r}) in {method.__name__} at step "

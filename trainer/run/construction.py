@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import config
-from trainer.base import clock
+from trainer.base import clock, probe
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
 from trainer.data import position, sources
@@ -27,6 +27,7 @@ from trainer.hooks.hook import Hook
 from trainer.journal import heartbeat, journal
 from trainer.run import (
     content,
+    determinism,
     hook_settings,
     members,
     neighbours,
@@ -78,6 +79,8 @@ def assemble(
     preflight.resume(store, settings.resume)
     store.own()
     try:
+        probe.at(probe.CONSTRUCTION, store.folder, 0, "before build()")
+        determinism.turn_on(settings.deterministic)
         parts = _build(program, settings, strategy, counter, hooks=listed, store=store, turns=turns)
         attributes = dict(user_attributes(program))
         elsewhere = members.elsewhere(program)
@@ -86,6 +89,7 @@ def assemble(
         preflight.hidden_state(parts.compiled_step, parts.progress.source)
         neighbours.join(parts)
         turns.built()
+        probe.at(probe.CONSTRUCTION, store.folder, 0, "after tracing")
         _restore_newest(parts, settings)
         for key, hook in parts.hooks:
             give_state(parts, key, hook)

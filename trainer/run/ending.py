@@ -17,12 +17,12 @@ from __future__ import annotations
 import dataclasses
 
 from trainer import errors
-from trainer.base import clock
+from trainer.base import clock, probe
 from trainer.base.log import LOG
 from trainer.graph import compiled
 from trainer.hooks import context
 from trainer.journal.reasons import Reason
-from trainer.run import saving, signals
+from trainer.run import saving, signals, witness
 from trainer.run.goal import Goal
 from trainer.run.parts import Parts
 from trainer.state import optimizer_settings
@@ -73,11 +73,14 @@ class Ending:
         self._ctx = ctx
         self._requests = requests
         self._grace_secs = grace_secs
+        self._witness = witness.Witness(parts)
 
     @property
     def next_step(self) -> int | None:
         """The step at which a call must end for the goal, or for a stop that was asked for."""
-        return self._goal.step if self._ctx.stop is None else self._parts.progress.step + 1
+        step = self._parts.progress.step
+        end = self._goal.step if self._ctx.stop is None else step + 1
+        return probe.boundary(self._parts.store.folder, step, end)
 
     @property
     def waits(self) -> bool:
@@ -87,6 +90,7 @@ class Ending:
     def before_training(self) -> Reason | None:
         """Returns why there is nothing to train, or None: then an earlier stop is overruled."""
         content, wanted, step = self._parts.content, self._goal.step, self._parts.progress.step
+        probe.at(probe.STEP, self._parts.store.folder, step)
         if wanted is not None and step >= wanted:
             if step == wanted:
                 LOG.info("already at step %d of %d: nothing to train", step, wanted)
@@ -133,6 +137,7 @@ class Ending:
             ValueError: the data gave no batch at all.
         """
         step, wanted = self._parts.progress.step, self._goal.step
+        self._witness.saw(call)
         if self._ctx.stop is not None:
             return Reason.STOPPED
         if wanted is not None and step >= wanted:
@@ -175,6 +180,7 @@ class Ending:
         reason, error = self._judged(outcome)
         ctx, step = self._ctx, self._parts.progress.step
         ctx.error, ctx.saved_step = error, self._saver.newest()
+        state = self._witness.state() if error is None else None
         error = self._parts.hooks.end(ctx) or error
         stands, said = self._saver.in_words(), {}
         if error is not None:
@@ -184,6 +190,7 @@ class Ending:
         if stopped is not None:
             self._parts.journal.note("preemption", step=step, signal=stopped.name)
         self._parts.journal.note("stop", step=step, reason=str(reason or "error"), **said)
+        self._witness.tell(state, reason=reason and str(reason), error=error)
         if error is not None:
             raise error
         assert reason is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from trainer import config
-from trainer.base import arguments
+from trainer.base import arguments, probe
 from trainer.base.log import LOG
 
 
@@ -60,11 +60,13 @@ def goal(
     until = None if process_secs is None else constructed + process_secs
     if steps is not None:
         LOG.info("training %d more steps, from step %d to %d", steps, here, here + steps)
-        return Goal(here + steps, True, settings.max_secs, until)
+        more = probe.goal(settings.model_dir, here, here + steps)
+        return Goal(more, True, settings.max_secs, until)
     total = settings.max_steps if max_steps is None else max_steps
     if total is None and settings.epochs is None and settings.max_secs is None:
         raise ValueError(
             "no end is given: set max_steps, epochs or max_secs in the config, or call "
             "train(max_steps=...) or train(steps=...)"
         )
+    total = probe.goal(settings.model_dir, here, total)
     return Goal(total, False, settings.max_secs, until)

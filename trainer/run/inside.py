@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import config, errors
-from trainer.base import arguments
+from trainer.base import arguments, probe
 from trainer.hooks import context
 from trainer.journal import heartbeat
 from trainer.run import evaluation, saving, stepping
@@ -76,7 +76,8 @@ class Inside:
                 self.evaluator = evaluation.Evaluator(program.eval_step, iterator, state)
                 self.parts.apart.extend(self.evaluator.apart)
             left = self.settings.grace_secs - self.saver.expected_secs
-            return self.evaluator.run(iterator, steps, state, left)
+            with probe.inside(probe.EVALUATION, self.settings.model_dir, self.parts.progress.step):
+                return self.evaluator.run(iterator, steps, state, left)
 
     @contextlib.contextmanager
     def run(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.base import clock
+from trainer.base import clock, probe
 from trainer.base.log import LOG
 from trainer.checkpoints import store as checkpoint_store
 from trainer.fingerprint import program as fingerprint
@@ -96,8 +96,10 @@ def take_back(parts: Parts, path: str, found: checkpoint_store.Found) -> None:
     manifest, tensors = found
     parts.fingerprint.check(path, manifest.fingerprint)
     parts.content.check(path, manifest.variables, manifest.tensors, tensors)
+    probe.at(probe.RECOVERY, parts.store.folder, 0, f"of step {manifest.step}, before its values")
     parts.content.apply(path, manifest.step, tensors, manifest.outputs or {})
     parts.progress.go_to(manifest.step)
+    probe.at(probe.RECOVERY, parts.store.folder, 0, f"of step {manifest.step}, after its values")
     restored = {name: tensors[name] for name in manifest.variables}
     bad = parts.bad_numbers.in_state(restored)
     if bad:

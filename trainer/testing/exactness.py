@@ -6,19 +6,15 @@ did not happen. Refuses to kill a process (see `prove`).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from trainer import trainer
 from trainer.base import digests
 from trainer.hooks.hook import Hook
-from trainer.state import names
+from trainer.state import digest
 from trainer.testing.faults import CrashAt, SimulatedCrash
 
 
@@ -31,11 +27,7 @@ def state_digests(program: trainer.Trainer) -> dict[str, str]:
     Args:
         program: the trainer.
     """
-    return {
-        name: _digest(value)
-        for name, value in sorted(program.state().items())
-        if names.is_compared(name)
-    }
+    return digest.of_state(program.state())
 
 
 def state_digest(program: trainer.Trainer) -> str:
@@ -101,10 +93,3 @@ def _crash(
         f"the crash at step {step} did not happen: the run was resumed at step {resumed} and went "
         f"to {steps}"
     )
-
-
-def _digest(value: Any) -> str:
-    array = np.asarray(value)
-    content_of = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
-    head = f"{array.dtype.str} {array.shape} ".encode()
-    return hashlib.sha256(head + content_of).hexdigest()

@@ -1,27 +1,36 @@
 """The proof of exact resume on a user's own program.
 
 Owns the comparison of an unbroken run with a run that is killed again and again. Promises that each
-run is a process of its own, that a kill is a SIGKILL at a random place (in a compiled call, between
-two steps, in a save), and that the proof fails if a kill did not happen. Refuses to say "exact" for
-a step with an operation whose state no checkpoint can hold.
+run is a process of its own, that a kill is a SIGKILL at a place drawn with the seed (see
+`prove_plan`), that the proof fails if a kill did not happen, and that a program whose unbroken runs
+differ already is called not deterministic. Refuses to say "exact" for a step with an operation
+whose state no checkpoint can hold.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import random
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
-from trainer.base import digests
+from trainer.base import digests, probe
+from trainer.testing import prove_words
+from trainer.testing.prove_lives import Life, ProofError, Told, command_of
+from trainer.testing.prove_plan import Plan, Planned
 
-_LONGEST_DELAY_SECS = 0.05  # from the step at which a kill is armed to the kill
+_LEFT_OUT = (
+    "left out: the hooks of the program, the defaults that it gives app.run, and its end; "
+    "`prove ... -- python {file}` proves the whole program"
+)
+_OUTSIDE = (
+    "something that a restart loses and no checkpoint holds: attributes of Python that are no "
+    "variables, global state, files that the program writes"
+)
+_CHANCE = (
+    "something that no seed decides: time, threads, the order of a set, another process; "
+    "deterministic=True makes TensorFlow's own operations give the same bits"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,18 +38,20 @@ class Request:
     """What to prove.
 
     Args:
-        target: FILE.py:CLASS.
+        target: FILE.py:CLASS, or "" where there is a command.
         steps: steps of each run.
         kills: kills of the second run.
-        seed: of the places of the kills, and of both runs unless the flags give one.
-        flags: flags of the program.
+        seed: of the places of the kills, and of the runs unless the program gives one.
+        flags: flags for the target.
+        command: the command that runs the whole program.
     """
 
     target: str
     steps: int
     kills: int
     seed: int
-    flags: Sequence[str]
+    flags: Sequence[str] = ()
+    command: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,129 +59,171 @@ class Verdict:
     """What came of it.
 
     Args:
-        exact: both runs ended in the same state.
+        exact: both runs ended in the same state, and alike.
         lines: the report.
+        word: "exact", "not exact", "not deterministic" or "not proved".
+        differs: the first thing that differs, or None.
+        suspects: what may be the cause, the likeliest first.
     """
 
     exact: bool
     lines: list[str]
-
-
-class _ProofError(Exception):
-    """A run did not do what the proof needs."""
+    word: str = ""
+    differs: prove_words.Difference | None = None
+    suspects: Sequence[str] = ()
 
 
 def prove(request: Request) -> Verdict:
     """Runs the proof."""
     with tempfile.TemporaryDirectory(prefix="trainer-prove-") as scratch:
-        unbroken = _Run(request, os.path.join(scratch, "unbroken"), 0)
-        try:  # at the same time as the other: it has a core of its own
-            cut = os.path.join(scratch, "cut")
-            lines = _kill_again_and_again(request, cut)
-            seen = _Run(request, cut, request.kills).report("the last resume")
-            expected = unbroken.report("the unbroken run")
-        except _ProofError as error:
-            return Verdict(False, [f"not proved: {error}"])
+        proof = _Proof(request, scratch)
+        try:
+            return proof.run()
+        except ProofError as error:
+            return Verdict(False, [*proof.lines, f"not proved: {error}"], "not proved")
         finally:
-            unbroken.end()
-    return _judge(request, expected, seen, lines)
+            proof.end()
 
 
-class _Run:
-    """A process that trains; its log goes to a file, so that no pipe can fill up."""
+class _Proof:
+    """One proof: the unbroken run, the killed one, and another unbroken one if they differ."""
 
-    def __init__(
-        self,
-        request: Request,
-        folder: str,
-        number: int,
-        kill_step: int | None = None,
-        delay: float = 0.0,
-    ):
-        job = {
-            "target": request.target,
-            "steps": request.steps,
-            "folder": folder,
-            "kill_step": kill_step,
-            "delay": delay,
-            "flags": [f"--seed={request.seed}", *request.flags],
-        }
-        self._folder = folder
-        self._log = f"{folder}.{number}.log"
-        with open(self._log, "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "trainer.testing.prove_run", json.dumps(job)],
-                stdout=log,
-                stderr=log,
-                env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
-            )
+    def __init__(self, request: Request, scratch: str):
+        self._request = request
+        self._scratch = scratch
+        self._plan = Plan(request.seed, request.kills)
+        self._lives: list[Life] = []
+        self._cut = 0  # processes of the cut run
+        self._kills: list[str] = []
+        self.lines = [] if request.command else [_left_out(request.target)]
 
-    def status(self) -> int:
-        """Waits for the end and returns the exit status."""
-        return self._process.wait()
-
-    def report(self, name: str) -> dict[str, Any]:
-        """Waits for the end and returns what the run reports, or raises `_ProofError`."""
-        if self.status() != 0:
-            raise _ProofError(f"{name} ended with status {self.status()}\n{self.tail()}")
-        with open(f"{self._folder}.json") as file:
-            report: dict[str, Any] = json.load(file)
-        return report
+    def run(self) -> Verdict:
+        """Runs all that is needed and judges."""
+        unbroken = self._start("unbroken", survey=True)  # it has a core of its own
+        for planned in self._plan.early():
+            self._kill(planned)
+        expected = _whole(unbroken, "the unbroken run")
+        ended = True
+        for planned in self._plan.late(expected.runs, unbroken.places()):
+            ended = self._kill(planned, expected)
+            if not ended:
+                break
+        seen = _whole(self._start("cut") if ended else self._lives[-1], "the last resume")
+        self.lines += [
+            *(f"unbroken run{_of(name, expected)}" for name in expected.runs),
+            *self._kills,
+            *(f"cut run{_of(name, seen)}" for name in seen.runs),
+        ]
+        return self._judge(expected, seen)
 
     def end(self) -> None:
-        """Kills the process if it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        """Ends what still runs."""
+        for life in self._lives:
+            life.end()
 
-    def tail(self, lines: int = 30) -> str:
-        """Returns the last lines of the log."""
-        with open(self._log, errors="replace") as log:
-            return "\n".join(log.read().strip().splitlines()[-lines:])
-
-
-def _kill_again_and_again(request: Request, folder: str) -> list[str]:
-    places = random.Random(request.seed)
-    lines = []
-    for number, step in enumerate(
-        sorted(places.sample(range(1, request.steps + 1), request.kills))
-    ):
-        run = _Run(request, folder, number, step, places.uniform(0, _LONGEST_DELAY_SECS))
-        if run.status() != -signal.SIGKILL:
-            raise _ProofError(
-                f"kill {number + 1}, armed at step {step}, did not happen: the process ended with "
-                f"status {run.status()}\n{run.tail()}"
-            )
-        lines.append(
-            f"kill {number + 1}: armed at step {step}, newest checkpoint {_newest(folder)}"
+    def _start(self, name: str, *, survey: bool = False, kill: probe.Kill | None = None) -> Life:
+        request, folder, number = self._request, os.path.join(self._scratch, name), 0
+        if name == "cut":
+            number, self._cut = self._cut, self._cut + 1
+        job = probe.Job(
+            folder, request.steps, request.seed, f"{folder}.{number}.mark", survey, kill
         )
-    return lines
+        command = command_of(request.target, request.flags, request.command)
+        self._lives.append(Life(command, number, job))
+        return self._lives[-1]
+
+    def _kill(self, planned: Planned, expected: Told | None = None) -> bool:
+        """Runs a process to be killed. Returns whether it was.
+
+        One that came to another end than the unbroken run, before it was killed, has shown that
+        they differ.
+        """
+        kill, number = planned.kill, len(self._kills) + 1
+        steps = _newest(os.path.join(self._scratch, "cut"))
+        if kill.place == probe.RECOVERY and kill.run not in steps:  # there is nothing to recover
+            kill = dataclasses.replace(kill, place=probe.CONSTRUCTION)
+        life = self._start("cut", kill=kill)
+        where = life.was_killed()
+        if where is None:
+            told = life.told()
+            if expected and told.runs and prove_words.difference(expected, told) is not None:
+                self._kills.append(f"kill {number}: {planned.words}; the run ended before it")
+                return False
+            raise ProofError(
+                f"kill {number}, {planned.words}, did not happen: the process ended with status "
+                f"{life.status()}\n{life.tail()}"
+            )
+        steps = _newest(os.path.join(self._scratch, "cut"))
+        one = len(steps) == 1 and len(expected.runs if expected else ()) <= 1
+        newest = ", ".join(f"{'' if one else run} {step}".strip() for run, step in steps.items())
+        self._kills.append(
+            f"kill {number}: {planned.words}: {where}; newest checkpoint {newest or 'none'}"
+        )
+        return True
+
+    def _judge(self, expected: Told, seen: Told) -> Verdict:
+        found = prove_words.difference(expected, seen)
+        hidden = [
+            f"hidden state: {text}" for run in expected.runs.values() for text in run["hidden"]
+        ]
+        lines = [*self.lines, *hidden]
+        if found is None and hidden:
+            word = "not proved"
+            lines.append("NOT proved: the digests are equal, yet the operations above may differ")
+            return Verdict(False, lines, word, suspects=prove_words.suspects(expected))
+        if found is None:
+            count = sum(len(run["digests"]) for run in expected.runs.values())
+            lines.append(
+                f"exact: {count} names equal after {self._request.kills} kills, and the same end"
+            )
+            return Verdict(True, lines, "exact")
+        again = _whole(self._start("again"), "the second unbroken run")
+        chance = prove_words.difference(expected, again)
+        suspects = prove_words.suspects(expected)
+        if chance is None:
+            lines += [f"NOT exact: {line}" for line in found.lines("cut")]
+            lines.append("a second unbroken run ended as the first did")
+            suspects.append(_OUTSIDE)
+        else:
+            lines += [f"NOT deterministic: {line}" for line in chance.lines("again")]
+            lines.append("two unbroken runs differ already, so nothing is known of a cut one")
+            suspects.append(_CHANCE)
+        lines += [f"suspect {number}: {text}" for number, text in enumerate(suspects, 1)]
+        word = "not exact" if chance is None else "not deterministic"
+        return Verdict(False, lines, word, chance or found, suspects)
 
 
-def _judge(
-    request: Request, expected: dict[str, Any], seen: dict[str, Any], lines: list[str]
-) -> Verdict:
-    lines = [
-        f"unbroken run: {expected['step']} steps, digest {expected['digest'][:16]}",
-        *lines,
-        f"cut run: digest {seen['digest'][:16]}",
-    ]
-    hidden = expected["hidden"]
-    if hidden:
-        lines += [f"a resumed run will differ because of {text}" for text in hidden]
-    name = digests.first_difference(expected["digests"], seen["digests"])
-    if name is not None:
-        lines += [f"perhaps because of {text}" for text in expected["possible"]]
-        lines.append(f"NOT exact: {name} differs first")
-    elif hidden:
-        lines.append("NOT proved: the digests are equal, yet the operations above may differ")
-    else:
-        lines.append(f"exact: {len(expected['digests'])} names equal after {request.kills} kills")
-    return Verdict(name is None and not hidden, lines)
+def _whole(life: Life, name: str) -> Told:
+    """Waits for a run that must come to its end, and returns what it reported."""
+    told = life.told()
+    wrong = next((report["error"] for report in told.runs.values() if report["error"]), None)
+    if told.runs and wrong is None and told.status >= 0:
+        return told
+    if not told.runs and told.status == 0:
+        raise ProofError(
+            f"{name} trained nothing: the command ended without a train() of this package\n"
+            f"{told.log}"
+        )
+    raise ProofError(f"{name} ended with status {told.status}\n{told.log}")
 
 
-def _newest(folder: str) -> int | None:
+def _of(name: str, told: Told) -> str:
+    report = told.runs[name]
+    which = "" if len(told.runs) == 1 else f" {name}"
+    return (
+        f"{which}: {report['step']} steps ({str(report['reason']).replace('_', ' ')}), status "
+        f"{told.status}, digest {digests.combined(report['digests'])[:16]}"
+    )
+
+
+def _left_out(target: str) -> str:
+    return _LEFT_OUT.format(file=target.rpartition(":")[0])
+
+
+def _newest(folder: str) -> dict[str, int]:
+    """Returns the step of the newest checkpoint of each run in a folder that has one."""
     from trainer.checkpoints import store
 
-    newest = store.Store(folder).newest()
-    return None if newest is None else newest.step
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    found = {name: store.Store(os.path.join(folder, name)).newest() for name in names}
+    return {name: newest.step for name, newest in found.items() if newest is not None}

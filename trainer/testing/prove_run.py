@@ -1,65 +1,20 @@
-"""One run of a proof: the program of a user, trained in this process and perhaps killed in it.
+"""The program of a proof of one class: `prove FILE.py:CLASS` runs it in place of a command.
 
-Owns the process that `prove` starts. Promises to kill itself once armed, at the latest when the run
-ends. Refuses to be run by hand: its one argument is a job that `prove` wrote.
+Owns the way from FILE.py:CLASS and flags to a run of that class, without hooks. Promises to be no
+more than that: what a proof changes in a run is in `base.probe`. Refuses to run a program's own
+main, and so the hooks and the defaults of flags that it has there.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import signal
 import sys
-import threading
 from typing import Any
 
 from absl import flags
 
 from trainer import app
-from trainer.base import digests
-from trainer.hooks import context
-from trainer.hooks.hook import Hook
-from trainer.run import inside, preflight
-from trainer.testing import exactness
-
-
-class _KillSoonAfter(Hook):
-    """Kills the process some time after a step, wherever it is then."""
-
-    def __init__(self, step: int, delay: float):
-        self._step = step
-        self._delay = delay
-        self._armed = False
-
-    def begin(self, ctx: context.RunContext) -> None:
-        """Arms at once if the run was resumed past the step."""
-        if ctx.step >= self._step:
-            self._arm()
-
-    def after_step(self, ctx: context.RunContext) -> None:
-        """Arms at the step."""
-        if ctx.step == self._step:
-            self._arm()
-
-    def end(self, ctx: context.RunContext) -> None:
-        """Kills now if armed: an armed run must not end alive."""
-        if self._armed:
-            _kill()
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns nothing: a kill is no part of the run."""
-        return {}
-
-    def _arm(self) -> None:
-        self._armed = True
-        timer = threading.Timer(self._delay, _kill)
-        timer.daemon = True
-        timer.start()
-
-
-def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def load_class(target: str) -> Any:
@@ -88,34 +43,13 @@ def load_class(target: str) -> Any:
 
 
 def main() -> None:
-    """Runs the job in the first argument."""
-    job = json.loads(sys.argv[1])
-    program_class = load_class(job["target"])
+    """Trains the class in the first argument with the flags in the others."""
+    target, *given = sys.argv[1:]
+    program_class = load_class(target)
     app.define_flags()
-    often = max(1, job["steps"] // 10)
-    arguments = [
-        job["target"],
-        f"--save_every_steps={often}",
-        *job["flags"],
-        f"--model_dir={job['folder']}",
-        f"--max_steps={job['steps']}",
-    ]
-    app.parse(arguments)
-    extra = [] if job["kill_step"] is None else [_KillSoonAfter(job["kill_step"], job["delay"])]
-    with program_class(app.config_from_flags(flags.FLAGS), hooks=extra) as program:
-        program.train()
-        named = exactness.state_digests(program)
-        source = inside.of(program).parts.progress.source
-        certain, possible = preflight.suspects(program.compiled_step, source)
-    report = {
-        "digests": named,
-        "digest": digests.combined(named),
-        "hidden": [f"{where}: {what}" for where, what in certain],
-        "possible": [f"{where}: {what}" for where, what in possible],
-        "step": program.step,
-    }
-    with open(f"{job['folder']}.json", "w") as file:
-        json.dump(report, file)
+    app.parse([target, *given])
+    with program_class(app.config_from_flags(flags.FLAGS)) as program:
+        sys.exit(program.train().exit_code)
 
 
 if __name__ == "__main__":

@@ -39,20 +39,26 @@ def resumes_exactly() -> Callable[..., None]:
 def proves_exact() -> Callable[..., list[str]]:
     """Returns a function that runs `python -m trainer prove` and asserts that it says "exact".
 
-    Its arguments: `target`, FILE.py:CLASS; `steps` of each run; `kills` of the second run (SIGKILL,
-    each ends a process of its own); `seed`; `flags` of the program. It returns the report, a text
-    a line.
+    Its arguments: `command`, which runs the whole program, such as
+    `[sys.executable, "train.py", "--rate=0.1"]`, or `target`, FILE.py:CLASS, for the class alone,
+    and `flags` for it; `steps` of each run; `kills` of the second run (SIGKILL, each ends a process
+    of its own); `seed`. It returns the report, a text a line.
     """
 
     def check(
-        target: str,
+        target: str = "",
         *,
         steps: int,
         kills: int = 3,
         seed: int = 0,
         flags: Sequence[str] = (),
+        command: Sequence[str] = (),
     ) -> list[str]:
-        verdict = prove.prove(prove.Request(str(target), steps, kills, seed, tuple(flags)))
+        if bool(target) == bool(command):
+            raise ValueError(f"give a target or a command, got {target!r} and {command!r}")
+        words = tuple(str(word) for word in command)
+        request = prove.Request(str(target), steps, kills, seed, tuple(flags), words)
+        verdict = prove.prove(request)
         assert verdict.exact, "\n".join(verdict.lines)
         return verdict.lines
 
