@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 
 from trainer.base.log import LOG
-from trainer.state import names, seeds
+from trainer.state import seeds
 
 _LOCK = threading.Lock()
 _AT_WORK: list[tuple[int, Generators]] = []  # the thread of each turn, in the order they began
@@ -66,15 +66,8 @@ class Generators:
         TensorFlow's and Keras's are left out while they are where each start finds them.
         """
         states = self._states()
-        differing = [] if self._built is None else states.differing(self._built)
-        texts = states.texts()
-        for name, whose in (
-            (names.TENSORFLOW_RANDOM, "TensorFlow's"),
-            (names.KERAS_RANDOM, "Keras's"),
-        ):
-            if whose not in differing:
-                del texts[name]
-        return texts
+        moved = states.differing(self._built or states)
+        return states.texts(tensorflow="TensorFlow's" in moved, keras="Keras's" in moved)
 
     def take(self, texts: Mapping[str, str]) -> None:
         """Takes back what `texts` returned."""

@@ -41,15 +41,21 @@ class States:
     tensorflow: Any
     keras: tuple[int, ...] | None
 
-    def texts(self) -> dict[str, str]:
-        """Returns the names in a checkpoint and JSON texts of all four."""
+    def texts(self, *, tensorflow: bool = True, keras: bool = True) -> dict[str, str]:
+        """Returns the names in a checkpoint and JSON texts of them.
+
+        Args:
+            tensorflow: whether TensorFlow's is wanted.
+            keras: whether Keras's is.
+        """
         kind, key, *rest = self.numpy
-        return {
-            names.PYTHON_RANDOM: json.dumps(self.python),
-            names.NUMPY_RANDOM: json.dumps([kind, np.asarray(key).tolist(), *rest]),
-            names.TENSORFLOW_RANDOM: json.dumps(self.tensorflow),
-            names.KERAS_RANDOM: json.dumps(self.keras),
+        found = {
+            names.PYTHON_RANDOM: self.python,
+            names.NUMPY_RANDOM: [kind, np.asarray(key).tolist(), *rest],
         }
+        found |= {names.TENSORFLOW_RANDOM: self.tensorflow} if tensorflow else {}
+        found |= {names.KERAS_RANDOM: self.keras} if keras else {}
+        return {name: json.dumps(state) for name, state in found.items()}
 
     def with_texts(self, texts: Mapping[str, str]) -> States:
         """Returns these states, but for those that are among texts of `texts`."""

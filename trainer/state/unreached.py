@@ -11,6 +11,8 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from trainer.state import discovery
 
 _MOST_OBJECTS, _DEEPEST = 2000, 4
@@ -41,6 +43,10 @@ def _walk(
     if depth > _DEEPEST or id(value) in seen or len(seen) > _MOST_OBJECTS:
         return
     if isinstance(value, str | bytes | int | float | type(None) | type | types.ModuleType):
+        return
+    if isinstance(value, tf.Variable):  # not counted: there may be thousands, each with a name
+        if hidden:
+            yield path, value
         return
     seen.add(id(value))
     opaque = True
