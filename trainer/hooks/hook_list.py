@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainer import errors
-from trainer.base import arguments, probe
+from trainer.base import probe
 from trainer.base.log import LOG
-from trainer.hooks import state_text
+from trainer.hooks import hook_rules, state_text
 from trainer.hooks.context import RunContext
 from trainer.hooks.hook import Hook
+from trainer.hooks.hook_rules import overrides
 
 Around = Callable[[str], contextlib.AbstractContextManager[None]]
 
@@ -51,18 +52,7 @@ class HookList:
             ValueError: it is no Hook, its cadence is neither a whole number of at least 1 nor a
                 time, its name is taken, or it has a `before_step` and looks only at outputs.
         """
-        if not isinstance(hook, Hook):
-            made = " (a class: write its parentheses)" if isinstance(hook, type) else ""
-            raise ValueError(
-                f"a hook must be an instance of trainer.Hook, got {hook!r}{made}; "
-                "derive its class from trainer.Hook"
-            )
-        _check_cadence(hook)
-        if hook.only_outputs and _overrides(hook, "before_step"):
-            raise ValueError(
-                f"{type(hook).__name__} has only_outputs = True and a before_step, for which "
-                "compiled calls must end; set only_outputs = False"
-            )
+        hook_rules.check(hook)
         key = self._key(hook)
         self._hooks[key] = hook
         return key
@@ -94,9 +84,9 @@ class HookList:
         for hook in self._hooks.values():
             every = hook.every_steps
             ends = not hook.only_outputs or (only_outputs and hook.every_secs is None)
-            if ends and _overrides(hook, "after_step"):
+            if ends and overrides(hook, "after_step"):
                 boundaries.append(step - step % every + every)
-            if _overrides(hook, "before_step"):  # due one step earlier
+            if overrides(hook, "before_step"):  # due one step earlier
                 boundaries.append(step + 1 - (step + 1) % every + every - 1)
         return min(boundaries, default=None)
 
@@ -120,10 +110,10 @@ class HookList:
         due = [
             step - step % hook.every_steps + 1
             for hook in self._hooks.values()
-            if _overrides(hook, "after_step")
+            if overrides(hook, "after_step")
         ]
         for hook in self._hooks.values():
-            if _overrides(hook, "before_step"):
+            if overrides(hook, "before_step"):
                 due.append(step + -(step + 1) % hook.every_steps - hook.every_steps + 1)
         return max(1, min(due, default=step + 1))
 
@@ -144,7 +134,7 @@ class HookList:
         self._begun, self._seen = [], {}
         with self._calling("begin"):
             for key, hook in self._with_last_free():
-                with around(key) if _overrides(hook, "begin") else contextlib.nullcontext():
+                with around(key) if overrides(hook, "begin") else contextlib.nullcontext():
                     self._call(key, hook.begin, ctx)
                 self._begun.append(key)
 
@@ -152,7 +142,7 @@ class HookList:
         """Calls `before_step` of the hooks due at the next step, in order."""
         with self._calling("before_step"):
             for key, hook in self:
-                if (ctx.step + 1) % hook.every_steps == 0 and _overrides(hook, "before_step"):
+                if (ctx.step + 1) % hook.every_steps == 0 and overrides(hook, "before_step"):
                     self._call(key, hook.before_step, ctx)
 
     def after_steps(self, ctx: RunContext, first: int, last: int) -> None:
@@ -163,7 +153,7 @@ class HookList:
             first: first step of the call.
             last: last step of it.
         """
-        listening = [(key, hook) for key, hook in self if _overrides(hook, "after_step")]
+        listening = [(key, hook) for key, hook in self if overrides(hook, "after_step")]
         due = {last}
         for key, hook in listening:
             every = hook.every_steps
@@ -195,7 +185,7 @@ class HookList:
         """
         with self._calling("after_save"):
             for key, hook in self._with_last_free():
-                with around(key) if _overrides(hook, "after_save") else contextlib.nullcontext():
+                with around(key) if overrides(hook, "after_save") else contextlib.nullcontext():
                     self._call(key, hook.after_save, ctx)
 
     @contextlib.contextmanager
@@ -246,7 +236,7 @@ class HookList:
                 errors.add_note(error, f"raised by {key}.get_state")
                 raise
             # An empty state is one too, for a hook that takes it back.
-            if state or _overrides(hook, "set_state"):
+            if state or overrides(hook, "set_state"):
                 states[key] = state_text.encode(key, state)
         return states
 
@@ -266,7 +256,7 @@ class HookList:
     def stateless(self) -> list[str]:
         """Returns the keys of the hooks that have attributes to keep and offer no state."""
         return [
-            key for key, hook in self if not _overrides(hook, "get_state") and _has_something(hook)
+            key for key, hook in self if not overrides(hook, "get_state") and _has_something(hook)
         ]
 
     def give(self, key: str, state: dict[str, Any]) -> None:
@@ -315,27 +305,6 @@ class HookList:
         except BaseException as error:
             errors.add_note(error, f"raised by {key}.{method.__name__} at step {ctx.step}")
             raise
-
-
-def _overrides(hook: Hook, method: str) -> bool:
-    return getattr(type(hook), method) is not getattr(Hook, method) or method in vars(hook)
-
-
-def _check_cadence(hook: Hook) -> None:
-    made, every, secs = type(hook).__name__, hook.every_steps, hook.every_secs
-    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-        raise ValueError(
-            f"every_steps of {made} must be a whole number of at least 1, got {every!r}"
-        )
-    if secs is None:
-        return
-    if not (arguments.is_number(secs) and 0 < secs < float("inf")):
-        raise ValueError(f"every_secs of {made} must be a number above 0 or None, got {secs!r}")
-    if not hook.only_outputs:
-        raise ValueError(
-            f"{made} has every_secs = {secs!r}: only a hook with only_outputs = True may go by "
-            "time, since what the others do must not depend on it; set every_steps instead"
-        )
 
 
 def _has_something(hook: Hook) -> bool:
