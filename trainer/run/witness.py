@@ -79,6 +79,7 @@ class Witness:
             compared = {n: _dumpable(v) for n, v in state.items() if names.is_compared(n)}
             np.savez(self._path("npz"), **compared)
         after = self._forgotten()
+        certain, possible = self._suspects()
         report = {
             "begun": self._begun,
             "secs": parts.stopwatch.read() / max(1, step),  # of a step
@@ -86,7 +87,8 @@ class Witness:
             "reason": reason,
             "error": None if error is None else errors.brief(error),
             "digests": None if state is None else digest.of_state(state),
-            "hidden": [f"{where}: {what}" for where, what in self._certain()],
+            "hidden": certain,
+            "possible": possible,
             "warnings": self._warnings,
             "forgotten": {
                 key: changed
@@ -97,12 +99,14 @@ class Witness:
         with open(self._path("json"), "w") as file:
             json.dump(report, file)
 
-    def _certain(self) -> list[tuple[str, str]]:
-        """Returns what certainly makes a resumed run differ: where, and what."""
-        certain, _ = preflight.suspects(
-            self._parts.compiled_step.function, self._parts.progress.source
+    def _suspects(self) -> tuple[list[str], list[str]]:
+        """Returns what certainly makes a resumed run differ, and what may."""
+        step, source = self._parts.compiled_step.function, self._parts.progress.source
+        certain, possible = preflight.suspects(step, source)
+        return (
+            [f"{where}: {what}" for where, what in certain],
+            [f"{where}: {what}" for where, what in possible],
         )
-        return certain
 
     def _forgotten(self) -> dict[str, dict[str, str]]:
         """Returns the attributes, as texts, of the program's hooks that keep no state."""

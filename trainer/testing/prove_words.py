@@ -152,4 +152,6 @@ def suspects(expected: Told) -> list[str]:
             "during the run"
             for key, names in report["forgotten"].items()
         ]
+    for report in expected.runs.values():
+        found += [f"perhaps {text}" for text in report["possible"]]
     return list(dict.fromkeys(found))
