@@ -99,7 +99,7 @@ def test_an_evaluation_gives_the_results_over_all_batches(make, cls, said):
             program.update(name, whole, batch)
         assert found[name] == float(whole.result()), name
     program.save()
-    assert "eval_step" not in said()
+    assert "eval_step: output" not in said()
     assert "came after construction" not in said()  # those of F1Score, made by the evaluation
     program.register_hook(See())
     assert not any("f1" in name for name in program.state())
