@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
-from trainer.data import dataset_source, pipeline
+from trainer.data import dataset_source, saveable
 
 from conftest import Summing, crash
 
@@ -147,11 +147,11 @@ def test_every_pipeline_goes_on_exactly(make, tmp_path, name):
 
 
 def test_tensorflow_loses_the_order_in_the_gap():
-    """Why `pipeline` exists. If this stops failing TensorFlow has mended it: simplify then."""
+    """Why `saveable` exists. If this stops failing TensorFlow has mended it: simplify then."""
 
     def serialize(iterator):
         return tf.raw_ops.SerializeIterator(
-            resource_handle=iterator._iterator_resource, external_state_policy=pipeline.IGNORE
+            resource_handle=iterator._iterator_resource, external_state_policy=saveable.IGNORE
         )
 
     options = tf.data.Options()

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import trainer
-from trainer.data import cache_files, inexact, pipeline
+from trainer.data import cache_files, inexact, saveable
 from trainer.testing import prove
 
 from conftest import Summing, run_python
@@ -320,10 +320,10 @@ def test_the_lock_of_another_program_stays(tmp_path, caplog):
 def test_caches_in_files_are_found_and_replayed(tmp_path):
     name = os.fspath(tmp_path / "c")
     assert cache_files.named(RANGE.cache()) == []
-    assert pipeline.judge(RANGE.cache()).reason is None
+    assert saveable.judge(RANGE.cache()).reason is None
     for dataset in (RANGE.cache(name).batch(2), RANGE.flat_map(lambda x: D.range(x).cache(name))):
         assert cache_files.named(dataset) == [name]
-        assert name in pipeline.judge(dataset).reason
+        assert name in saveable.judge(dataset).reason
     varied = RANGE.flat_map(lambda x: D.range(x).cache(name + tf.strings.as_string(x)))
     assert cache_files.named(varied) == [cache_files.UNKNOWN]
-    assert pipeline.judge(varied).reason is not None
+    assert saveable.judge(varied).reason is not None

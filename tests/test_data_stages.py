@@ -1,4 +1,4 @@
-"""Each stage that `pipeline` calls safe is measured, on the TensorFlow that the tests run on.
+"""Each stage that `saveable` calls safe is measured, on the TensorFlow that the tests run on.
 
 A stage is in its list if, and only if, it is here or among the pipelines of `test_data`, and a
 position saved after any number of batches, twice in a row, is restored to the batches of a source
@@ -10,7 +10,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from trainer.data import dataset_source, pipeline
+from trainer.data import dataset_source, saveable
 
 from test_data import PIPELINES, mode_of, shuffled
 
@@ -120,7 +120,7 @@ def test_a_stage_goes_on_exactly(tmp_path, name):
 
 def stages(dataset):
     """Returns the stages of a pipeline by TensorFlow's names, those in functions included."""
-    graph, _ = pipeline.read(dataset)
+    graph, _ = saveable.read(dataset)
     nodes = [*graph.node, *(n for function in graph.library.function for n in function.node_def)]
     return {node.op for node in nodes if re.search(r"Dataset(V\d)?$", node.op)}
 
@@ -128,4 +128,4 @@ def stages(dataset):
 def test_a_stage_is_called_safe_if_and_only_if_it_is_measured(tmp_path):
     made = [make(tmp_path) for make, _ in STAGES.values()]
     made += [make() for make, mode in PIPELINES.values() if mode != "replay"]
-    assert set().union(*map(stages, made)) == pipeline._RESTORED
+    assert set().union(*map(stages, made)) == saveable._RESTORED

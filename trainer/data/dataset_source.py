@@ -2,9 +2,9 @@
 
 Owns the passes over a finite dataset and the decision how the position survives a restart: saved
 with the checkpoint, or found again by drawing the same number of batches. Promises that it is made
-at construction and told. Refuses to judge a pipeline (see `pipeline`).
+at construction and told. Refuses to judge a pipeline (see `saveable`).
 
-Three ways (see `pipeline` for when each is exact):
+Three ways (see `saveable` for when each is exact):
 
     repeated in the graph   the iterator is saved
     pass by pass            the iterator is saved, and so is its state at the start of the pass
@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.base.log import LOG
-from trainer.data import cache_files, inexact, pipeline, position, stages
+from trainer.data import cache_files, inexact, position, saveable, stages
 
 
 class DatasetSource(position.Source):
@@ -70,13 +70,13 @@ class DatasetSource(position.Source):
                 "without end; leave out its .repeat(), or give max_steps instead of epochs"
             )
         cache_files.free(dataset)
-        verdict = pipeline.judge(dataset)
+        verdict = saveable.judge(dataset)
         if self.made is None:
             self.made = self.pipeline = dataset
             self.graph = verdict.graph
-        once, times = pipeline.without_repeat(dataset)
-        if verdict.reason is not None and times != 1 and pipeline.judge(once).reason is None:
-            dataset, verdict = once, pipeline.judge(once)
+        once, times = saveable.without_repeat(dataset)
+        if verdict.reason is not None and times != 1 and saveable.judge(once).reason is None:
+            dataset, verdict = once, saveable.judge(once)
         else:
             times = 1
         self.why_replayed = self._decide(verdict.reason)
@@ -164,7 +164,7 @@ class DatasetSource(position.Source):
                 self._start = tensors[position.START]
                 _deserialize(iter(self._dataset), self._start)
         except tf.errors.OpError as error:
-            raise position.OtherPipelineError(pipeline.first_line(error)) from error
+            raise position.OtherPipelineError(saveable.first_line(error)) from error
         self.position = drawn
         self._epoch, self._drawn_in_epoch = epoch, drawn_in_epoch
 
@@ -224,7 +224,7 @@ def _is_endless(dataset: tf.data.Dataset) -> bool:
 
 def _serialize(iterator: Any) -> tf.Tensor:
     return tf.raw_ops.SerializeIterator(
-        resource_handle=iterator._iterator_resource, external_state_policy=pipeline.IGNORE
+        resource_handle=iterator._iterator_resource, external_state_policy=saveable.IGNORE
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.base.log import LOG
-from trainer.data import indexed, inexact, pipeline, position
+from trainer.data import indexed, inexact, position, saveable
 
 
 class IndexedSource(position.Source):
@@ -28,7 +28,7 @@ class IndexedSource(position.Source):
         self.pass_length = len(indexed)
         self._open()
         self.element_spec = self.iterator.element_spec
-        verdict = pipeline.judge(self._dataset)
+        verdict = saveable.judge(self._dataset)
         self.made, self.pipeline, self.graph = indexed, self._dataset, verdict.graph
         reason = verdict.reason
         self.findings = inexact.findings(self._dataset, self.graph, name="Indexed")

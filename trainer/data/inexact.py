@@ -3,7 +3,7 @@
 Owns the search of stages that give batches in the order in which threads finish, and of operations
 in their functions that look at the world or at state which no checkpoint holds. Promises to name
 the stage, the program's line where TensorFlow knows it, and the cure. Refuses to draw from a
-pipeline, and to say how its position is kept (see `pipeline`).
+pipeline, and to say how its position is kept (see `saveable`).
 """
 
 from __future__ import annotations

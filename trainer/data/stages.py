@@ -2,7 +2,7 @@
 
 Owns the walk over them, those inside of wrappers too: their names, their functions, what those use
 from outside, and which stages have a seed that the program wrote. Promises to draw nothing and to
-copy no data. Refuses to judge (see `pipeline`).
+copy no data. Refuses to judge (see `saveable`).
 """
 
 from __future__ import annotations

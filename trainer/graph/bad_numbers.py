@@ -3,8 +3,8 @@
 Owns the look at the outputs of a step, in the graph, the look at variables, on the host, and the
 judgement of both. Promises that a variable which held an infinity before training began (a best
 value so far, say) may keep it, and that nothing is looked at where the run was told to ignore bad
-numbers. Refuses to go back (see `run.rollback`) or to keep a state from being saved (`run.writing`
-asks here first).
+numbers. Refuses to go back (see `run.rollback`) or to keep a state from being saved
+(`run.checkpoint_writer` asks here first).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Owns the decision to save, to leave a save out and to go on after a failed one. Promises that a
 checkpoint is only made of a whole step's state, and that a failure reaches the caller at the next
-boundary, as `on_save_error` says. Refuses to write files (see `writing`, `checkpoints`) or to
-decide what a checkpoint holds (see `content`).
+boundary, as `on_save_error` says. Refuses to write files (see `checkpoint_writer`, `checkpoints`)
+or to decide what a checkpoint holds (see `content`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainer.base.log import LOG
 from trainer.checkpoints import bundle, policy
 from trainer.hooks import context
 from trainer.journal import goodput, journal
-from trainer.run import unkept, writing
+from trainer.run import checkpoint_writer, unkept
 from trainer.run.parts import Parts
 
 _FAILURES_IN_A_ROW = 3
@@ -46,7 +46,7 @@ class Saver:
 
     def __init__(self, settings: config.TrainerConfig, parts: Parts):
         self._parts = parts
-        self._writer = writing.Writer(parts)
+        self._writer = checkpoint_writer.Writer(parts)
         self.unkept = unkept.Unkept(parts)
         self._background = settings.async_save
         self._raise = settings.on_save_error == "raise"
@@ -236,7 +236,7 @@ class Saver:
         except errors.EvaluationStoppedError as error:
             LOG.warning("%s", error)  # the step is whole: it may be saved; the signal ends the run
 
-    def _finish(self) -> writing.Written:
+    def _finish(self) -> checkpoint_writer.Written:
         begun = clock.now()
         self._writer.wait()
         self._stall_secs += clock.now() - begun
@@ -246,7 +246,7 @@ class Saver:
             self._parts.progress.mark_unsavable(f"variables are not finite after step {error.step}")
             raise
 
-    def _succeeded(self, written: writing.Written) -> None:
+    def _succeeded(self, written: checkpoint_writer.Written) -> None:
         self._parts.journal.note(
             "save",
             step=written.step,
@@ -300,7 +300,7 @@ class Saver:
         self._policy.begun(clock.now())
 
 
-def _warn_of_large_data(written: writing.Written) -> None:
+def _warn_of_large_data(written: checkpoint_writer.Written) -> None:
     """Says that it is the data's position, not the model, that makes checkpoints large."""
     size = written.data_bytes
     if size > _LARGE_DATA_BYTES or size > max(_SMALL_DATA_BYTES, written.variable_bytes):

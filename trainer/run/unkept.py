@@ -20,7 +20,7 @@ from trainer.checkpoints import bundle
 from trainer.graph import inspection
 from trainer.hooks import context
 from trainer.run.parts import Parts, late_variables, user_attributes
-from trainer.state import plain, seeds, unreached
+from trainer.state import behind_objects, plain, seeds
 
 _MOST_BYTES = 64 << 20  # of variables that are compared
 _LOOKS, _SHARE = (
@@ -152,7 +152,7 @@ class Unkept:
         for key, hook in self._parts.hooks:
             found = inspection.vars_of(hook).items()
             attributes += [(f"{key}.{name}", value) for name, value in found]
-        return unreached.search(attributes, known)
+        return behind_objects.search(attributes, known)
 
     @contextlib.contextmanager
     def _around_begin(self, key: str) -> Iterator[None]:
