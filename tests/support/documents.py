@@ -207,7 +207,10 @@ class Reader:
                 options = cli._parser().parse_args(own)
             except SystemExit:
                 raise AssertionError(f"{where}\n{output.getvalue()}") from None
-        if options.command == "prove":
+        if options.command == "prove" and options.target is None:  # a whole program
+            assert program_flags[0] == "python", where
+            check_flags(program_flags[1:], where)
+        elif options.command == "prove":
             path, _, _ = options.target.rpartition(":")
             assert pathlib.Path(path).exists() or (ROOT / path).exists(), where
             check_flags([path, *program_flags], where)
