@@ -279,7 +279,14 @@ def told(tmp_path, name, *, step=5, reason="finished", status=0, **values):
     values = {key.replace("__", "/"): np.asarray(value) for key, value in values.items()}
     np.savez(folder / "run.npz", **values)
     digests = {key: value.tobytes().hex() for key, value in values.items()}
-    report = {"step": step, "reason": reason, "digests": digests, "warnings": [], "forgotten": {}}
+    report = {
+        "step": step,
+        "reason": reason,
+        "digests": digests,
+        "warnings": [],
+        "possible": [],
+        "forgotten": {},
+    }
     return Told(status, {"run": report}, str(folder), "")
 
 
@@ -292,6 +299,11 @@ def told(tmp_path, name, *, step=5, reason="finished", status=0, **values):
             ("w", "float32[2, 2] [1, 0] = 3.0", "float32[2, 2] [1, 0] = 3.5"),
         ),
         ({"w": np.float32(0.0)}, {"w": np.float32(-0.0)}, ("w", "float32 = 0.0", "float32 = -0.0")),
+        (
+            {"w": 1.0, "trainer__history__loss": 3.0},
+            {"w": 2.0, "trainer__history__loss": 4.0},
+            ("w", "float64 = 1.0", "float64 = 2.0"),
+        ),
         ({"w": np.zeros(3)}, {"w": np.zeros(4)}, ("w", "float64[3]", "float64[4]")),
         ({"w": 1.0, "v": 2.0}, {"w": 1.0}, ("v", "float64", "absent")),
         (

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainer.base import digests
+from trainer.state import names
 from trainer.testing.prove_lives import Told
 
 _LONGEST = 60  # letters of a text that are shown
@@ -70,10 +71,23 @@ def _difference_of_run(expected: Told, seen: Told, run: str) -> Difference | Non
     # A run that was killed after its last save has nothing left to do, and says so.
     if one["reason"] != two["reason"] and two["reason"] != "already_finished":
         return Difference("the reason of the end", _end(one), _end(two))
-    name = digests.first_difference(one["digests"], two["digests"])
+    name = _first_name(one["digests"], two["digests"])
     if name is None:
         return None
     return Difference(name, *_values(expected.values(run), seen.values(run), name))
+
+
+def _first_name(expected: Mapping[str, str], seen: Mapping[str, str]) -> str | None:
+    """Returns the first name that differs: the program's own before those that follow from them."""
+    for own in (True, False):
+        ours, theirs = (
+            {name: d for name, d in side.items() if name.startswith(names.OWN) is not own}
+            for side in (expected, seen)
+        )
+        name = digests.first_difference(ours, theirs)
+        if name is not None:
+            return name
+    return None
 
 
 def _end(report: Mapping[str, Any]) -> str:
