@@ -21,7 +21,6 @@ from trainer.base import shadow, versions
 from trainer.base.log import LOG, make_visible
 from trainer.commands import folder as folder_commands
 from trainer.commands import supervise
-from trainer.testing import prove
 
 
 def console() -> int:
@@ -158,6 +157,8 @@ def _prove(
             parser.error(shadow.sentence(hiding))
     if options.kills > options.steps:
         parser.error(f"--kills={options.kills} needs at least as many --steps, got {options.steps}")
+    from trainer.testing import prove  # here: it needs TensorFlow, which most commands do without
+
     verdict = prove.prove(
         prove.Request(target, options.steps, options.kills, options.seed, flags, command)
     )

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from trainer.testing import prove
-
 
 def pytest_configure() -> None:
     """A signal that a test sends to itself is meant for one run, not for the whole suite."""
@@ -57,6 +55,8 @@ def proves_exact() -> Callable[..., list[str]]:
         if bool(target) == bool(command):
             raise ValueError(f"give a target or a command, got {target!r} and {command!r}")
         words = tuple(str(word) for word in command)
+        from trainer.testing import prove
+
         request = prove.Request(str(target), steps, kills, seed, tuple(flags), words)
         verdict = prove.prove(request)
         assert verdict.exact, "\n".join(verdict.lines)
