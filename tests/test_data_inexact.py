@@ -240,7 +240,7 @@ def test_a_proof_names_it_even_when_it_is_lucky(tmp_path):
     )
     text = "\n".join(verdict.lines)
     assert not verdict.exact, text
-    assert "a resumed run will differ because of train_dataset(): map(deterministic=False)" in text
+    assert "hidden state: train_dataset(): map(deterministic=False)" in text
     assert "NOT proved: the digests are equal" in text
 
 

@@ -70,7 +70,6 @@ STAGES = {
     "records": (of_records, "graph"),
     "lines": (of_lines, "graph"),
     "bytes": (of_bytes, "graph"),
-    "cache in a file": (lambda folder: numbers(7).cache(str(folder / "cache")).batch(2), "graph"),
     "shard": (lambda _: numbers(10).shard(2, 1), "graph"),
     "rebatch": (lambda _: numbers(10).batch(4).rebatch(3), "graph"),
     "cardinality": (

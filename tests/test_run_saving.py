@@ -19,7 +19,7 @@ from trainer.checkpoints import bundle, files, policy, retention, room, store
 from trainer.graph import bad_numbers, snapshot
 from trainer.journal import journal
 from trainer.run import inside, saving
-from trainer.testing import exactness
+from trainer.state import digest
 
 from conftest import HERE, Summing, run_python
 from support import faults
@@ -382,7 +382,7 @@ class Compiled(Large):
 
 
 def digests(tensors):
-    return {name: exactness._digest(value) for name, value in tensors.items()}
+    return {name: digest._digest(value) for name, value in tensors.items()}
 
 
 class Late(trainer.Hook):

@@ -82,7 +82,8 @@ def test_signals_and_kills_at_random_moments(cases):
     """A small part of `make chaos`; times are judged there, on a quiet machine."""
     here = pathlib.Path(__file__).parent
     said = subprocess.run(
-        [sys.executable, str(here / "chaos.py"), "6", "1"],
+        [sys.executable, "-m", "support.chaos", "6", "1"],
+        cwd=here,
         env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
         stdout=subprocess.PIPE,
         text=True,

@@ -45,7 +45,7 @@ class Ours:
     def leftovers(self):
         """Returns the names in the folder that a run which was never killed would not leave."""
         folder = self._trainer.model_dir
-        own = {"LOCK", "checkpoint", "journal.jsonl"}
+        own = {"LOCK", "checkpoint", "heartbeat.json", "journal.jsonl"}
         own |= {file_names.checkpoint(step) for step in self._trainer.checkpoints[-KEEP:]}
         return sorted(
             name

@@ -106,23 +106,30 @@ class HookList:
         return max((look - step for look in looks if look > step), default=limit)
 
     def history_start(self, step: int) -> int:
-        """Returns the first step whose outputs a resumed run's hook may ask for after `step`."""
+        """Returns the first step whose outputs an `after_step` may still ask for after `step`."""
         due = [
             step - step % hook.every_steps + 1
             for hook in self._hooks.values()
             if overrides(hook, "after_step")
         ]
-        for hook in self._hooks.values():
-            if overrides(hook, "before_step"):
-                due.append(step + -(step + 1) % hook.every_steps - hook.every_steps + 1)
-        return max(1, min(due, default=step + 1))
+        return min(due, default=step + 1)
+
+    def outputs_start(self, step: int) -> int:
+        """Returns the first step whose outputs a `before_step` may ask for; `step` at most."""
+        due = [
+            step + -(step + 1) % hook.every_steps - hook.every_steps + 1
+            for hook in self._hooks.values()
+            if overrides(hook, "before_step")
+        ]
+        return max(1, min([step, *due]))
 
     def memory_start(self, step: int) -> int:
         """Returns the first step whose outputs a hook may still ask for once `step` is done.
 
         Hooks that go by time look further back; a resumed run begins their time anew.
         """
-        return min([self.history_start(step), *(seen + 1 for seen, _ in self._seen.values())])
+        by_time = [seen + 1 for seen, _ in self._seen.values()]
+        return min(self.history_start(step), self.outputs_start(step), *by_time)
 
     def begin(self, ctx: RunContext, around: Around) -> None:
         """Calls `begin` of each hook, in order.

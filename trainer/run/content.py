@@ -29,7 +29,7 @@ from trainer.state import variables as variables_module
 
 __doc__ = f"{__doc__}{names.table()}"
 
-Output = list[str]  # the name of a type, and the bytes of a value in base 64
+Output = list[str]  # the name of a type, and the bytes of values in base 64
 
 
 @dataclasses.dataclass
@@ -133,9 +133,10 @@ class Content:
     def last_outputs(self) -> dict[str, Output]:
         """Returns what hooks may read of the last step: it follows from the rest, and is no state.
 
-        Name to the name of the type and the bytes of the value, in base 64.
+        Name to the name of the type and the bytes of the values, in base 64.
         """
-        last = self.progress.history.last_outputs()
+        step = self.progress.step
+        last = self.progress.history.last_outputs(self.hooks.outputs_start(step), step)
         return {name: _as_text(value) for name, value in last.items()}
 
     def apply(
@@ -220,7 +221,7 @@ def _as_text(value: Any) -> Output:
 
 def _from_text(text: Output) -> Any:
     dtype, content = text
-    return np.frombuffer(base64.b64decode(content), tf.as_dtype(dtype).as_numpy_dtype).reshape(())
+    return np.frombuffer(base64.b64decode(content), tf.as_dtype(dtype).as_numpy_dtype)
 
 
 def _text(tensor: Any) -> str:

@@ -151,9 +151,18 @@ class History:
         """Returns the values of steps `first` to `last` for the checkpoint."""
         return dict(self.between(first, last))
 
-    def last_outputs(self) -> dict[str, Any]:
-        """Returns name to NumPy scalar of the last step, for the checkpoint; empty before one."""
-        return dict(self.outputs(self._chunks[-1].last)) if self._chunks else {}
+    def last_outputs(self, first: int, last: int) -> dict[str, npt.NDArray[Any]]:
+        """Returns the values of steps `first` to `last`, as far as they are here, and of metrics.
+
+        In the type that the step returned, for hooks to read right after a resume.
+        """
+        if not self._chunks:
+            return {}
+        found: dict[str, npt.NDArray[Any]] = {}
+        for name, value in self.outputs(last).items():
+            kept = self.between(first, last)[name] if name not in self._names else ()
+            found[name] = np.asarray([*kept[:-1], value], np.asarray(value).dtype)
+        return found
 
     def replace(
         self,
@@ -167,21 +176,22 @@ class History:
         Args:
             last: its step.
             series: name to values not yet shown to a hook, up to that step.
-            outputs: name to value of that step, in the type that the step returned; empty in
-                checkpoints of earlier versions.
+            outputs: name to values of the last steps, of metrics to that of the last, in the type
+                that the step returned; empty in checkpoints of earlier versions.
             secs: seconds of training at that step.
         """
         self._chunks = []
-        metrics = {name: outputs[name][()] for name in self._names if name in outputs}
+        metrics = {name: outputs[name][-1] for name in self._names if name in outputs}
         series = {name: values for name, values in series.items() if name not in self._names}
         count = min((len(values) for values in series.values()), default=0)
         if not outputs:
             self._append(last - count + 1, count, series, (secs, secs), {})
             return
-        earlier = {name: values[: count - 1] for name, values in series.items()}
-        self._append(last - count + 1, max(0, count - 1), earlier, (secs, secs), {})
-        one = {name: value.reshape(1) for name, value in outputs.items() if name not in metrics}
-        self._append(last, 1, one, (secs, secs), metrics)
+        shown = {name: values for name, values in outputs.items() if name not in metrics}
+        few = min((len(values) for values in shown.values()), default=1)
+        earlier = {name: values[: max(0, count - few)] for name, values in series.items()}
+        self._append(last - count + 1, max(0, count - few), earlier, (secs, secs), {})
+        self._append(last - few + 1, few, shown, (secs, secs), metrics)
 
     def _append(
         self,
