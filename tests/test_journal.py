@@ -128,9 +128,22 @@ def test_what_a_kill_undid_is_known_without_a_supervisor(folder):
     assert heartbeat.read(files.LocalFiles(), folder)["step"] == 130
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"time": 1}', b"[" * 5000, b"x" * 20000])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"time": 1}', b'{"time": 1, "step": NaN}', b"[" * 5000, b"x" * 20000],
+)
 def test_a_heartbeat_that_somebody_spoilt(make, folder, content):
     pathlib.Path(folder).mkdir()
     (pathlib.Path(folder) / "heartbeat.json").write_bytes(content)
     assert heartbeat.read(files.LocalFiles(), folder) is None
     assert make(max_steps=3).train().step == 3
+
+
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1" + "0" * 400])
+def test_a_number_that_somebody_spoilt_is_no_reason_to_fail(make, folder, number):
+    make(max_steps=3).train()
+    path = pathlib.Path(folder, "journal.jsonl")
+    line = f'{{"time": {number}, "event": "save", "step": {number}, "write_secs": {number}}}\n'
+    path.write_text(path.read_text() + line)
+    assert make(save_every_steps=None, max_steps=6).train().step == 6
+    assert goodput.report(journal.read(files.LocalFiles(), folder))["attempts"] == 2

@@ -281,3 +281,24 @@ def test_the_log_and_the_journal_name_the_reason_of_tensorflow(make, folder, sai
     (stop,) = events(folder, "stop")
     assert stop["error"].startswith("InvalidArgumentError: assertion failed: [x is too large]")
     assert "run ended at step 3 by InvalidArgumentError: assertion failed" in said()
+
+
+@pytest.mark.parametrize("ask", [False, True])
+def test_a_last_save_left_out_for_a_signal_asks_to_be_run_again(make, monkeypatch, ask):
+    """Once the status was 0, "is done", though the last steps were nowhere."""
+
+    class Ask(trainer.Hook):
+        def after_step(self, ctx):
+            if ctx.step == 8:
+                os.kill(os.getpid(), TERM)
+                if ask:
+                    ctx.request_stop("enough")
+
+    program = make(hooks=[Ask()], max_steps=8, save_every_steps=5, grace_secs=3)
+    monkeypatch.setattr(type(inside.of(program).saver), "expected_secs", 4.0)
+    assert program.train() == trainer.RunResult(8, "preempted", 75)
+    assert program.checkpoints == [5]
+    monkeypatch.undo()
+    again = make(max_steps=8)
+    assert again.restored_step == 5
+    assert again.train() == trainer.RunResult(8, "finished", 0)

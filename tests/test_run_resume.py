@@ -770,3 +770,24 @@ def test_program_values_are_kept_once(make, said):
     assert said().count("are dropped") == dropped
     other = make(programs.Classifier, keep_program_values=("optimizer/iter*",), **settings)
     assert int(other.state()["optimizer/iterations"]) == 0
+
+
+def test_an_output_that_is_new_does_not_stop_the_saves(make):
+    """A hook's call spans the resume, and the steps before it did not have that output."""
+
+    class More(Summing):
+        def train_step(self, x):
+            outputs = super().train_step(x)
+            return outputs | {"more": outputs["x"] + 1.0}
+
+    class See(trainer.Hook):
+        every_steps = 10
+
+        def after_step(self, ctx):
+            self.seen = ctx.history["more"].tolist()
+
+    make(hooks=[See()], max_steps=5).train()
+    hook = See()
+    assert make(More, hooks=[hook], max_steps=10).train().step == 10
+    assert hook.seen[5:] == [7, 8, 9, 10, 11]
+    assert np.isnan(hook.seen[:5]).all()

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import trainer
 from trainer import testing
+from trainer.base import clock
 from trainer.graph import compiled
 from trainer.run import retry
 
@@ -348,3 +349,17 @@ def test_rollbacks_are_counted_over_the_run(make):
     with pytest.raises(trainer.NonFiniteError, match="step 8 is nan") as caught:
         again.train()
     assert "max_rollbacks=1 are used up: steps [4] were undone" in caught.value.__notes__[0]
+
+
+def test_seconds_that_were_undone_count_once(make, monkeypatch):
+    """Once each way back counted the whole of the process again."""
+    now = [0.0]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+
+    class Second(trainer.Hook):
+        def before_step(self, ctx):
+            now[0] += 1.0
+
+    program = make(Poisoned, hooks=[Second()], **ROLLBACK)
+    assert program.train().step == 12
+    assert float(program.state()["trainer/secs"]) == 12.0

@@ -41,6 +41,15 @@ class Stopwatch:
         """Returns the seconds until now."""
         return self.before + (0.0 if self._since is None else now() - self._since)
 
+    def go_to(self, secs: float) -> None:
+        """Counts on from so many seconds, running or not.
+
+        Args:
+            secs: those of a checkpoint: what was trained since is undone.
+        """
+        self.before = secs
+        self._since = None if self._since is None else now()
+
     def __enter__(self) -> Stopwatch:
         self._since = now()
         return self

@@ -17,6 +17,7 @@ An attempt that was killed ends when the supervisor saw it end, or else at its l
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -188,7 +189,11 @@ def number(event: dict[str, Any], name: str) -> float:
         name: what belongs to it.
     """
     value = event.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
+    try:
+        found = float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def _seen(attempt: _Attempt, beat: dict[str, Any], until: float) -> None:

@@ -21,7 +21,7 @@ from trainer.checkpoints import files as files_module
 
 NAME = "heartbeat.json"
 _EVERY_SECS = 1.0
-_MOST_BYTES = 10_000
+_MOST_BYTES, _LARGEST = 10_000, 1e15
 
 
 @contextlib.contextmanager
@@ -64,8 +64,10 @@ def read(files: files_module.Files, folder: str) -> dict[str, Any] | None:
         found = json.loads(files.read(path))
     except (OSError, ValueError, RecursionError):
         return None
-    numbers = ("time", "step")
-    whole = isinstance(found, dict) and all(isinstance(found.get(n), int | float) for n in numbers)
+    if not isinstance(found, dict):
+        return None
+    numbers = [found.get(name) for name in ("time", "step")]
+    whole = all(isinstance(n, int | float) and 0 <= n < _LARGEST for n in numbers)  # no NaN is
     return found if whole else None
 
 

@@ -164,7 +164,7 @@ class Content:
             line = f"{iterator}: train_dataset() is another pipeline now ({error}); {advice}"
             raise errors.CheckpointMismatchError(path, [], [], [line]) from error
         self.variables.assign(tensors)
-        self.stopwatch.before = float(tensors[names.SECS])
+        self.stopwatch.go_to(float(tensors[names.SECS]))
         self.stop = json.loads(_text(tensors[names.STOP]))
         self.left_out = (
             json.loads(_text(tensors[names.LEFT_OUT])) if names.LEFT_OUT in tensors else []

@@ -163,8 +163,12 @@ class Ending:
         self._say(reason)
         if self._ctx.stop is not None and reason is not Reason.ALREADY_FINISHED:
             reason = Reason.STOPPED
+        may_save = self._may_save()
+        if not may_save and self._is_unsaved() and self._requests.stop is not None:
+            return signals.reason_of(self._requests.stop)  # "run me again", whatever the goal was
+        if reason is Reason.STOPPED:
             self._keep_stop()
-        if self._may_save():
+        if may_save:
             self._saver.save_last(self._ctx)
         return reason
 
@@ -229,6 +233,11 @@ class Ending:
         assert ctx.stop is not None
         self._parts.content.stop = {**ctx.stop, "step": step, "target": self._goal.step}
         LOG.info("hook %s asked to stop (%s)", ctx.stop["hook"], ctx.stop["reason"])
+
+    def _is_unsaved(self) -> bool:
+        """Tells whether steps were trained that no checkpoint holds."""
+        step = self._parts.progress.step
+        return step not in (self._ctx.start_step, self._saver.saved_step)
 
     def _may_save(self) -> bool:
         """Tells whether to save at the end: not if a signal came before anything was trained, or

@@ -74,12 +74,12 @@ class Series(Mapping[str, npt.NDArray[np.float32]]):
             raise KeyError(
                 f"{name!r} is a metric, which has no value of each step; read ctx.outputs[{name!r}]"
             )
+        if not any(name in chunk.series for chunk in self._chunks):
+            raise KeyError(name)
         pieces = [
-            chunk.values(name)[max(self._first - chunk.first, 0) : self._last - chunk.first + 1]
+            _values(chunk, name)[max(self._first - chunk.first, 0) : self._last - chunk.first + 1]
             for chunk in self._chunks
         ]
-        if not pieces:
-            raise KeyError(name)
         with np.errstate(over="ignore"):  # a float64 may be too large
             return np.concatenate(pieces, dtype=np.float32, casting="unsafe")
 
@@ -88,6 +88,13 @@ class Series(Mapping[str, npt.NDArray[np.float32]]):
 
     def __len__(self) -> int:
         return len(self._chunks[-1].series) if self._chunks else 0
+
+
+def _values(chunk: _Chunk, name: str) -> npt.NDArray[Any]:
+    """Returns the values of an output in a chunk; NaN where the program had no such output yet."""
+    if name in chunk.series:
+        return chunk.values(name)
+    return np.full(chunk.last - chunk.first + 1, np.nan, np.float32)
 
 
 class History:

@@ -48,7 +48,9 @@ class State:
 
     def renewed(self, entries: Sequence[Entry]) -> State:
         """Returns a state of other variables under the same patterns."""
-        return State(entries, self.patterns)
+        other = State(entries, self.patterns)
+        other._keep = self._keep
+        return other
 
     def names(self, kind: str | None = None) -> list[str]:
         """Returns the names of all variables, or of one kind."""
